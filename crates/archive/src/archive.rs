@@ -14,7 +14,10 @@ use binlog::encryption::{ENCRYPTED_HEADER_SIZE, EncryptedHeader, Keyring};
 use sha2::{Digest, Sha256};
 
 use crate::archive_error::ArchiveError;
-use crate::change_tables::{LocalTables, ManifestTables, TABLE_STATE, TABLES, TableFile, TableWriter};
+use crate::change_table_store::ChangeTableStore;
+use crate::change_tables::{
+    LocalTables, ManifestTables, TABLE_ROOT, TABLE_STATE, TABLES, TableFile, TableWriter,
+};
 use crate::manifest::{FRONT_SIZE, Manifest};
 use crate::segment::{LogDigest, SegmentHead, hex, open_cipher, read_failed, read_segment, write_segment};
 use crate::segment_error::SegmentError;
@@ -248,29 +251,18 @@ impl Archive {
     ) -> Result<(), ArchiveError> {
         let LocalTables { directory, names, missing } = tables(path)?;
         let mut files = Vec::new();
+        let store = self.change_tables();
         for name in &names {
-            files.push(self.upload_table(&directory.join(name), format!("{TABLES}/{name}"))?);
+            files.push(store.upload(&directory.join(name), name)?);
         }
         files.sort_by(|a, b| a.name.cmp(&b.name));
         manifest.change_tables = Some(ManifestTables { files, missing });
         Ok(())
     }
 
-    fn upload_table(&self, path: &Path, name: String) -> Result<TableFile, ArchiveError> {
-        let mut file = File::open(path).map_err(read_failed)?;
-        let mut upload = self.storage.upload(&name)?;
-        let (mut digest, mut size, mut piece) = (LogDigest::default(), 0, vec![0; COPY_SIZE]);
-        loop {
-            let count = file.read(&mut piece).map_err(read_failed)?;
-            if count == 0 {
-                break;
-            }
-            digest.update(&piece[..count]);
-            size += count as u64;
-            upload.put(&piece[..count])?;
-        }
-        upload.finish()?;
-        Ok(TableFile { name, size, sha256: digest.finish() })
+    /// Returns the store of the change tables.
+    pub fn change_tables(&self) -> ChangeTableStore {
+        ChangeTableStore::below(self.storage.clone(), TABLE_ROOT)
     }
 
     /// Replaces the manifest of a log, and deletes what only the earlier one names.

@@ -13,6 +13,10 @@ use crate::archive_error::ArchiveError;
 #[cfg(feature = "storage")]
 pub(crate) const TABLES: &str = "tables";
 
+/// The same, with a slash at its end.
+#[cfg(feature = "storage")]
+pub(crate) const TABLE_ROOT: &str = "tables/";
+
 /// Directory of the lists of columns, by which later logs find the directory for a definition of a table. Readers of
 /// Parquet ignore names that start with `_`.
 #[cfg(feature = "storage")]
@@ -20,7 +24,7 @@ pub(crate) const TABLE_STATE: &str = "tables/_bintide";
 
 /// End of the name of a change table's file.
 #[cfg(feature = "storage")]
-const FILE_END: &str = ".parquet";
+pub(crate) const FILE_END: &str = ".parquet";
 
 /// Change tables of a log, as its manifest lists them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,10 +5,15 @@
 
 use std::collections::BTreeMap;
 
-use crate::archive::Archive;
 use crate::archive_error::ArchiveError;
-use crate::change_tables::{TABLE_STATE, TABLES};
+use crate::change_table_store::ChangeTableStore;
 use crate::storage::CreateOutcome;
+
+/// Directory of the lists, below that of the change tables. Readers of Parquet ignore names that start with `_`.
+const STATE_DIRECTORY: &str = "_bintide";
+
+/// End of the names of the lists.
+const LIST_END: &str = ".columns";
 
 /// Sign between a list's name and its revision. Names of tables have it only encoded.
 const REVISION_SIGN: char = '@';
@@ -35,14 +40,15 @@ impl ColumnList {
 
     /// Splits the name of an object into the list's name and its revision.
     fn split_name(object: &str) -> Option<(&str, u64)> {
-        match object.rsplit_once(REVISION_SIGN) {
-            None => Some((object, 1)),
-            Some((name, revision)) => Some((name, revision.parse().ok().filter(|number| *number > 1)?)),
-        }
+        let (name, revision) = match object.rsplit_once(REVISION_SIGN) {
+            None => (object, 1),
+            Some((name, revision)) => (name, revision.parse().ok().filter(|number| *number > 1)?),
+        };
+        name.ends_with(LIST_END).then_some((name, revision))
     }
 }
 
-impl Archive {
+impl ChangeTableStore {
     /// Returns the newest list of each name.
     ///
     /// # Errors
@@ -50,9 +56,8 @@ impl Archive {
     /// Those of the storage.
     pub fn column_lists(&self) -> Result<Vec<ColumnList>, ArchiveError> {
         let mut newest = BTreeMap::new();
-        for object in self.storage.list(TABLE_STATE)? {
-            let below = object.name.strip_prefix(TABLES).and_then(|name| name.strip_prefix('/'));
-            if let Some((name, revision)) = below.and_then(ColumnList::split_name) {
+        for object in self.list(STATE_DIRECTORY)? {
+            if let Some((name, revision)) = self.name_of(&object.name).and_then(ColumnList::split_name) {
                 let known = newest.entry(name.to_owned()).or_insert_with(|| (revision, object.clone()));
                 if known.0 < revision {
                     *known = (revision, object);
@@ -61,19 +66,19 @@ impl Archive {
         }
         let objects: Vec<_> = newest.into_values().map(|(_, object)| object).collect();
         let lists = self.storage.read_all(&objects)?.into_iter().filter_map(|(object, text)| {
-            let (name, revision) = ColumnList::split_name(object.strip_prefix(TABLES)?.strip_prefix('/')?)?;
+            let (name, revision) = ColumnList::split_name(self.name_of(&object)?)?;
             Some(ColumnList { name: name.to_owned(), revision, text })
         });
         Ok(lists.collect())
     }
 
-    /// Saves a list, unless the archive has one of this name and revision.
+    /// Saves a list, unless there is one of this name and revision.
     ///
     /// # Errors
     ///
     /// Those of the storage.
     pub fn save_column_list(&self, list: &ColumnList) -> Result<CreateOutcome, ArchiveError> {
-        self.storage.create(&format!("{TABLES}/{}", list.object_name()), list.text.clone())
+        self.storage.create(&self.object(&list.object_name()), list.text.clone())
     }
 }
 
@@ -92,5 +97,6 @@ mod tests {
         check("_bintide/database=d/table=t.columns", 12, "_bintide/database=d/table=t.columns@12");
         assert_eq!(ColumnList::split_name("t.columns@x"), None);
         assert_eq!(ColumnList::split_name("t.columns@1"), None);
+        assert_eq!(ColumnList::split_name("_bintide/binlog.000001.files"), None);
     }
 }

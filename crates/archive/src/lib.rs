@@ -10,6 +10,8 @@ mod block_encoder;
 mod block_frame;
 mod block_reader;
 mod block_summary;
+#[cfg(feature = "storage")]
+mod change_table_store;
 mod change_tables;
 #[cfg(feature = "storage")]
 mod column_list;
@@ -39,6 +41,8 @@ pub use crate::block_decoder::BlockDecoder;
 pub use crate::block_encoder::{BlockEncoder, EncodedBlock};
 pub use crate::block_reader::{BLOCK_SIZE, EVENT_SIZE_LIMIT, SegmentReader};
 pub use crate::block_summary::BlockSummary;
+#[cfg(feature = "storage")]
+pub use crate::change_table_store::ChangeTableStore;
 #[cfg(feature = "storage")]
 pub use crate::change_tables::TableWriter;
 pub use crate::change_tables::{LocalTables, ManifestTables, TableFile};

@@ -1,6 +1,7 @@
 //! Storage of archives: object stores and directories, behind calls that wait.
 
 mod aws_profile;
+mod credential_process;
 
 use std::collections::VecDeque;
 use std::error::Error;

@@ -1,8 +1,12 @@
 //! Sources of column names that a log lacks: a server, or the log's own DDL statements.
 
+use std::collections::HashMap;
+
+use binlog::Table;
 use servers::{
     ConnectionError, ServerAddress, ServerCatalogue, ServerColumn, ServerIndexPart, SqlConnection,
 };
+use sql::quote::quote_table;
 use stream::{ColumnCatalogue, ColumnDdl, ColumnSchema, DdlSchema, SchemaMismatch, Streamer, TableSchema};
 use tracing::warn;
 
@@ -29,28 +33,76 @@ impl ColumnNameSource {
     pub(crate) fn catalogue(self) -> Option<ColumnCatalogue> {
         match self {
             Self::Unknown => None,
-            Self::Server(address) => Some(catalogue(*address)),
+            Self::Server(address) => Some(catalogue_of(vec![*address])),
             Self::Log(definitions) => Some(ColumnCatalogue::from_definitions(definitions)),
         }
     }
 }
 
-/// Returns the catalogue of a server. Each query uses a new connection, since queries are rare.
-fn catalogue(address: ServerAddress) -> ColumnCatalogue {
-    ColumnCatalogue::from_server(move |database, table| Ok(query_table(&address, database, table)?))
+/// Returns the catalogue of the first of these servers that answers. Each query uses a new connection, since queries are
+/// rare.
+pub(crate) fn catalogue_of(servers: Vec<ServerAddress>) -> ColumnCatalogue {
+    ColumnCatalogue::from_server(move |database, table| Ok(query_servers(&servers, database, table)?))
+}
+
+/// Returns a table of the first server that answers, or the error of the last one.
+fn query_servers(
+    servers: &[ServerAddress],
+    database: &str,
+    table: &str,
+) -> Result<Option<TableSchema>, ConnectionError> {
+    let mut found = Ok(None);
+    for address in servers {
+        found = query_table(address, database, table);
+        if found.is_ok() {
+            break;
+        }
+    }
+    found
 }
 
 /// Warns of tables that were redefined after rows to which the later definition was applied.
 pub(crate) fn warn_changed(changed: &[SchemaMismatch]) {
-    for SchemaMismatch { table, log, offset } in changed {
-        warn!(
-            "{log} at {offset}: {table} was altered here, and earlier changes have the column names that the server \
-             has now; to take the names from the log, use --schema=ddl"
-        );
+    for mismatch in changed {
+        warn!("{}; to take the names from the log, use --schema=ddl", changed_text(mismatch));
     }
 }
 
-fn query_table(
+/// Returns the message about a table that was redefined after rows to which the later definition was applied.
+pub(crate) fn changed_text(SchemaMismatch { table, log, offset }: &SchemaMismatch) -> String {
+    format!(
+        "{log} at {offset}: {table} was altered here, and earlier changes have the column names that the server has now"
+    )
+}
+
+/// Definitions of tables on a server, each read once.
+#[derive(Debug)]
+pub(crate) struct ServerDefinitions {
+    address: ServerAddress,
+    known: HashMap<String, Option<TableSchema>>,
+}
+
+impl ServerDefinitions {
+    /// Uses the server at this address. Connects at the first table.
+    pub(crate) fn new(address: ServerAddress) -> Self {
+        Self { address, known: HashMap::new() }
+    }
+
+    /// Returns a table of a log with the server's column names; `None` if the server has no such table, or its columns
+    /// differ.
+    pub(crate) fn complete(&mut self, logged: &Table) -> Result<Option<Table>, ConnectionError> {
+        let [database, table] = [&logged.database, &logged.name].map(|name| String::from_utf8_lossy(name));
+        let name = quote_table(&database, &table);
+        if !self.known.contains_key(&name) {
+            let found = query_table(&self.address, &database, &table)?;
+            self.known.insert(name.clone(), found);
+        }
+        Ok(self.known.get(&name).and_then(Option::as_ref).and_then(|schema| schema.complete(logged)))
+    }
+}
+
+/// Returns a table of a server; `None` if it does not exist, or the account has no privilege on it.
+pub(crate) fn query_table(
     address: &ServerAddress,
     database: &str,
     table: &str,

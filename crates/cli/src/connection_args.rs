@@ -137,7 +137,9 @@ const LOGIN_PATH: &str = "login-path";
 /// Options that each suffice to name a server.
 pub(crate) const SERVER_OPTIONS: [&str; 6] = ["from", "host", "port", "socket", "protocol", LOGIN_PATH];
 /// Commands with connection options.
-const COMMANDS: [&str; 8] = ["receive", "relay", "replay", "stream", "warm", "advise", "stats", "undo"];
+const COMMANDS: [&str; 11] = [
+    "receive", "relay", "replay", "stream", "warm", "advise", "stats", "undo", "export", "history", "archive",
+];
 
 /// Role of the server that options are for.
 pub(crate) trait ServerRole: fmt::Debug + Clone {
@@ -641,6 +643,7 @@ mod tests {
         check("bintide -q receive -p=s d", "bintide -q receive --password==s d");
         check("bintide receive -p d", "bintide receive --password d");
         check("bintide receive --password d", "bintide receive --password d");
+        check("bintide history -psecret d", "bintide history --password=secret d");
         check("bintide stream -- -plog", "bintide stream -- -plog");
         // Options of Replication Booster use the next argument as value.
         check("bintide warm -p secret -t 1", "bintide warm --password=secret -t 1");

@@ -31,6 +31,8 @@ mod selection_args;
 mod service_notifier;
 mod service_state;
 mod settings;
+#[cfg(all(feature = "archive", feature = "columns"))]
+mod staged_tables;
 mod temporary_files;
 mod transaction_args;
 mod units;

@@ -43,6 +43,12 @@ pub(crate) struct MetricsService {
 }
 
 impl MetricsArgs {
+    /// Returns whether any of the options is given.
+    #[cfg(feature = "archive")]
+    pub(crate) const fn is_given(&self) -> bool {
+        self.metrics.is_some() || self.metrics_file.is_some() || self.ready_lag.is_some()
+    }
+
     /// Refuses an unusable file before the work begins.
     pub(crate) fn check(&self) -> Result<(), CommandFailure> {
         let Some(path) = &self.metrics_file else { return Ok(()) };

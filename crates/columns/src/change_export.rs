@@ -22,7 +22,7 @@ use crate::parquet_part::{CompletePart, ParquetPart, file_error};
 use crate::table_directory::{TableDirectories, encode};
 
 /// Directory of the export's own files. Readers ignore names that start with `_`.
-const STATE_DIRECTORY: &str = "_bintide";
+pub const STATE_NAME: &str = "_bintide";
 
 /// Directory of unfinished files, in that of the export's own.
 const UNFINISHED_DIRECTORY: &str = "unfinished";
@@ -30,8 +30,8 @@ const UNFINISHED_DIRECTORY: &str = "unfinished";
 /// End of the names of the lists of files, in that of the export's own.
 const LIST_END: &str = "files";
 
-/// File with the selection of the export, in that of the export's own.
-const SELECTION_FILE: &str = "selection";
+/// File with the selection of the export.
+pub const SELECTION_NAME: &str = "_bintide/selection";
 
 /// Limits of an export.
 #[derive(Clone, Copy, Debug)]
@@ -102,7 +102,7 @@ impl ChangeExport {
     ///
     /// If the directory cannot be created, or if another export is using it.
     pub fn open(root: &Path, limits: ExportLimits) -> Result<Self, ColumnsError> {
-        let state = root.join(STATE_DIRECTORY);
+        let state = root.join(STATE_NAME);
         make_directories(&state)?;
         let lock = DirectoryLock::take(&state).map_err(|cause| file_error("lock", &state, cause))?;
         let Some(lock) = lock else {
@@ -137,8 +137,8 @@ impl ChangeExport {
     ///
     /// If the directory has files of another selection, or the text cannot be read or written.
     pub fn record_selection(&self, selection: &str) -> Result<(), ColumnsError> {
-        let state = self.root.join(STATE_DIRECTORY);
-        let path = state.join(SELECTION_FILE);
+        let state = self.root.join(STATE_NAME);
+        let path = self.root.join(SELECTION_NAME);
         let known = match fs::read_to_string(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
             known => known.map_err(|cause| file_error("read", &path, cause))?,
@@ -311,7 +311,7 @@ impl ChangeExport {
     }
 
     fn state_directory(&self) -> PathBuf {
-        self.root.join(STATE_DIRECTORY)
+        self.root.join(STATE_NAME)
     }
 }
 
@@ -332,6 +332,16 @@ pub fn exported_files(root: &Path, log: &str) -> Result<Vec<String>, ColumnsErro
     Ok(read_list(&list_path(root, &encode(log)))?.into_iter().collect())
 }
 
+/// Returns the name of the list of a log's files, below the directory of an export.
+pub fn exported_list_name(log: &str) -> String {
+    format!("{STATE_NAME}/{}.{LIST_END}", encode(log))
+}
+
+/// Returns whether a file is the list of a log's files.
+pub fn is_list_name(name: &str) -> bool {
+    Path::new(name).extension().is_some_and(|end| end == LIST_END)
+}
+
 /// Returns the lists of columns in an export's directory: their names below it, and their contents.
 ///
 /// # Errors
@@ -339,7 +349,7 @@ pub fn exported_files(root: &Path, log: &str) -> Result<Vec<String>, ColumnsErro
 /// If they cannot be read.
 pub fn exported_column_lists(root: &Path) -> io::Result<Vec<(String, Vec<u8>)>> {
     let mut lists = Vec::new();
-    for database in entries(&root.join(STATE_DIRECTORY))? {
+    for database in entries(&root.join(STATE_NAME))? {
         if !database.is_dir() {
             continue;
         }
@@ -364,7 +374,7 @@ fn entries(directory: &Path) -> io::Result<Vec<PathBuf>> {
 
 /// Returns the path of the list of a log's files. `log` is its encoded name.
 fn list_path(root: &Path, log: &str) -> PathBuf {
-    root.join(STATE_DIRECTORY).join(format!("{log}.{LIST_END}"))
+    root.join(STATE_NAME).join(format!("{log}.{LIST_END}"))
 }
 
 /// Reads a list of files; empty if it is missing.

@@ -32,7 +32,8 @@ mod value_builder;
 pub use crate::change_batch_builder::{ChangeBatchBuilder, ChangeContext};
 pub use crate::change_decoder::{BatchSink, ChangeBatch, ChangeDecoder, DecodeSettings, DecodeStep};
 pub use crate::change_export::{
-    ChangeExport, ExportCounts, ExportLimits, exported_column_lists, exported_files,
+    ChangeExport, ExportCounts, ExportLimits, SELECTION_NAME, STATE_NAME, exported_column_lists,
+    exported_files, exported_list_name, is_list_name,
 };
 pub use crate::change_schema::ChangeSchema;
 pub use crate::columns_error::ColumnsError;

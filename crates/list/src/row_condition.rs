@@ -245,7 +245,13 @@ impl RowConditions {
         Self { conditions, sightings: ConditionCoverage::default() }
     }
 
-    /// Returns the test for the rows of a table; `None` if a condition names a column, but the log has no column names.
+    /// Returns whether there are no conditions.
+    pub const fn is_empty(&self) -> bool {
+        self.conditions.is_empty()
+    }
+
+    /// Returns the test for the rows of a table; `None` if a condition names a column, but the table has no column
+    /// names. The table may have names that the table in the log lacks.
     pub fn test(&self, table: &Table) -> Option<RowTest<'_>> {
         RowTest::new(&self.conditions, table, &self.sightings).ok()
     }
@@ -276,6 +282,8 @@ pub struct RowTest<'c> {
 #[derive(Debug)]
 struct RequiredColumn<'c> {
     index: usize,
+    /// The column in the table of the test, which may have texts and a character set that the rows' table lacks.
+    column: Column,
     value: &'c ConditionValue,
     /// The value as images store it, if it is an integer.
     stored: Option<StoredInteger>,
@@ -319,14 +327,14 @@ impl<'c> RequiredColumn<'c> {
         let stored = number.and_then(|number| StoredInteger::new(column, number));
         let searched = stored.filter(|stored| stored.size >= SEARCHED_SIZE_MIN);
         let finder = searched.map(|stored| Finder::new(&stored.bytes[..stored.size]).into_owned());
-        Self { index, value, stored, finder }
+        Self { index, column: column.clone(), value, stored, finder }
     }
 
     #[inline]
     fn matches(&self, field: &RowField<'_, '_>, format: &EventFormat) -> Result<bool, DecodeError> {
         match &self.stored {
             Some(StoredInteger { bytes, size }) => Ok(field.bytes() == Some(&bytes[..*size])),
-            None => self.value.matches(field, format),
+            None => self.value.matches(field, &self.column, format),
         }
     }
 }
@@ -482,7 +490,7 @@ impl ColumnName {
             },
             Self::Name(name) => name,
         };
-        if table.columns.iter().all(|column| column.name.is_none()) {
+        if !has_column_names(table) {
             return Err(OutputRefusal::NoColumnNames);
         }
         let has_name = |column: &Column| {
@@ -528,12 +536,17 @@ impl ConditionValue {
         Ok(Some(Self::Text { text, number }))
     }
 
-    fn matches(&self, field: &RowField<'_, '_>, format: &EventFormat) -> Result<bool, DecodeError> {
+    /// Returns whether a field of this column has the value.
+    fn matches(
+        &self,
+        field: &RowField<'_, '_>,
+        column: &Column,
+        format: &EventFormat,
+    ) -> Result<bool, DecodeError> {
         let (text, number) = match self {
             Self::Null => return Ok(field.bytes().is_none()),
             Self::Text { text, number } => (text, *number),
         };
-        let column = field.column();
         Ok(match field.value()? {
             Value::Null => false,
             Value::Int(value) => number == Some(value.into()),
@@ -569,6 +582,11 @@ impl ConditionValue {
             _ => false,
         })
     }
+}
+
+/// Returns whether the log has the names of the table's columns.
+pub(crate) fn has_column_names(table: &Table) -> bool {
+    table.columns.iter().any(|column| column.name.is_some())
 }
 
 /// Returns whether two decimals are equal. Trailing zeros of a fraction do not count.

@@ -163,6 +163,11 @@ impl TransactionSelector {
         }
     }
 
+    /// Returns whether the start was reached: the next transaction is selected, unless it is excluded or after the stop.
+    pub const fn has_started(&self) -> bool {
+        self.started.is_some() || self.selection.start.is_none()
+    }
+
     /// Checks that the start and then the stop were reached. Called at the stop or at the end of the logs.
     ///
     /// # Errors

@@ -14,7 +14,10 @@ use std::time::Duration;
 use binlog::encryption::Keyring;
 use binlog::gtid::GtidSet;
 use binlog::{PayloadLimits, PayloadOpener};
-use logs::{EndOfLog, LogEndAction, LogReader, RewritePositions, Store, read_keyring};
+use logs::{
+    ArchivedContents, EndOfLog, LogEndAction, LogReader, RewritePositions, Store, read_keyring,
+};
+use sql::TableSelection;
 
 use crate::apply_plan::{ApplyPlan, ApplyPlanError, event_size_max};
 use crate::replay_error::ReplayError;
@@ -160,6 +163,13 @@ impl TransactionSource {
         self.omissions.set_late_limit(limit_us);
     }
 
+    /// From now on, leaves out archived logs that change none of these tables, except logs with the stop. Must be called
+    /// after [`TransactionSource::leave_out_logs`], and when the start of its selection was reached: later logs would
+    /// not show where it is.
+    pub fn leave_out_other_tables(&mut self, tables: TableSelection) {
+        self.rule.set_tables(tables);
+    }
+
     /// Returns whether the logs are still being written. More transactions may then follow the last one.
     pub const fn is_followed(&self) -> bool {
         self.followed.is_some()
@@ -277,7 +287,7 @@ impl TransactionSource {
     /// # Errors
     ///
     /// If the keyring cannot be read.
-    pub(crate) fn leave_out_logs(
+    pub fn leave_out_logs(
         &mut self,
         selection: &TransactionSelection,
         applied: &AppliedState,

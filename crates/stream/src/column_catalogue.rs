@@ -63,6 +63,14 @@ pub struct TableSchema {
     pub index_expressions: usize,
 }
 
+impl TableSchema {
+    /// Returns the table of a log with this definition's column names, key and texts; `None` if its columns differ.
+    pub fn complete(&self, logged: &Table) -> Option<Table> {
+        let places: Vec<usize> = (0..logged.columns.len()).collect();
+        with_schema(logged, self, &places)
+    }
+}
+
 /// Definition of a column in the catalogue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ColumnSchema {

@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
-use e2e::command::{Ran, wait_for};
+use e2e::command::{Ran, Running, wait_for};
+use e2e::metrics::{number, scraped, status};
 use e2e::program::bintide;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 use tempfile::TempDir;
-use testkit::workspace_root;
+use testkit::{free_port, workspace_root};
 
 /// Names of the logs of a store in the tests.
 const NAMES: [&str; 5] =
@@ -148,6 +149,43 @@ fn followed_logs_are_archived_as_they_are_closed() -> Result<()> {
     let text = String::from_utf8_lossy(&output.stderr);
     ensure!(text.ends_with("; 0 already in the archive\n"), "{text}");
     Ok(())
+}
+
+/// A failure of the archive does not end `--follow`, and is shown by `/readyz` and the metrics.
+#[test]
+fn followed_logs_wait_while_the_archive_fails() -> Result<()> {
+    let store = ArchivedStore::create(&NAMES[..2], Some("bintide.lock"))?;
+    let archive = store.directory.path().join("archive");
+    fs::create_dir(&archive)?;
+    let obstacle = archive.join("segments");
+    fs::write(&obstacle, "")?;
+    let port = free_port()?;
+    let metrics = format!("--metrics=127.0.0.1:{port}");
+    let mut follower = store.command(&[".", "--follow", &metrics, "--to"])?;
+    let follower = Running::start(follower.stdout(Stdio::piped()).stderr(Stdio::piped()))?;
+    let values = |names: [&str; 3]| -> Result<Vec<f64>> {
+        let text = scraped(&format!("127.0.0.1:{port}"))?;
+        names.iter().map(|name| number(&text, &format!("bintide_archive_{name}"))).collect()
+    };
+    let expect_values = |names, expected: &[f64]| -> Result<()> {
+        let found = values(names)?;
+        ensure!(found == expected, "{found:?}; expected {expected:?}");
+        Ok(())
+    };
+    wait_for(|| expect_values(["failing", "logs_to_archive", "logs_archived_total"], &[1.0, 1.0, 0.0]))?;
+    ensure!(status(port, "/readyz")?.contains("503"), "{}", status(port, "/readyz")?);
+    fs::remove_file(&obstacle)?;
+    wait_for(|| expect_values(["failing", "logs_to_archive", "logs_archived_total"], &[0.0, 0.0, 2.0]))?;
+    ensure!(status(port, "/readyz")?.contains("200"), "{}", status(port, "/readyz")?);
+    kill(Pid::from_raw(follower.id().try_into()?), Signal::SIGTERM)?;
+    let output = follower.output()?;
+    let text = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success() && text.contains("; retrying in 1"), "{text}");
+    // A log of the same name and other contents ends the command.
+    fs::copy(workspace_root().join("samples/json.binlog"), store.store().join(NAMES[0]))?;
+    let ran = store.run(&[".", "--follow", "--to"])?;
+    ensure!(ran.code == Some(1) && ran.stderr.contains("with other contents"), "{ran:?}");
+    expect_logs(&store.archived()?, &NAMES[..2])
 }
 
 #[test]

@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
-use e2e::command::Ran;
+use e2e::command::{Ran, address};
 use e2e::program::bintide;
 use e2e::readers::read_back;
 use serde_json::Value;
 use tempfile::TempDir;
-use testkit::{ObjectServer, workspace_root};
+use testkit::{Launch, ObjectServer, workspace_root};
 
 /// Runs bintide with these variables.
 fn run(variables: &[(&'static str, String)], arguments: &[&str]) -> Result<Ran> {
@@ -114,7 +114,40 @@ fn readers_read_tables_on_an_object_store() -> Result<()> {
     let read = read_back("s3.py", &[&login[..], &[prefix]].concat())?;
     let expected = export_rows(&[&logs[0]])?;
     ensure!(read.trim() == expected.to_string(), "{read}: expected {expected}");
+    check_export(&server, &login)?;
     damage_is_found(&server, &location)
+}
+
+/// Checks an export to the server: the files are those of an export to a directory, also after a second run.
+fn check_export(server: &ObjectServer, login: &[String; 3]) -> Result<()> {
+    let (variables, location) = (server.variables(), server.url("exported"));
+    let logs = samples(&["types.binlog", "json.binlog"]);
+    let logs: Vec<&str> = logs.iter().map(String::as_str).collect();
+    let directory = TempDir::new()?;
+    let local = directory.path().display().to_string();
+    let to = |to, more: &[&'static str]| {
+        let export: [&str; 5] = ["export", "--columns=numbered", "--json", "--to", to];
+        run(&variables, &[&export[..], more, &logs].concat())
+    };
+    let expected = to(&local, &[])?;
+    let place = format!("{}/exported", ObjectServer::BUCKET);
+    for _ in 0..2 {
+        let found = to(&location, &[])?;
+        ensure!(found.code == Some(0) && found.stdout == expected.stdout, "{found:?} {expected:?}");
+        let read = read_back("s3.py", &[&login[..], std::slice::from_ref(&place)].concat())?;
+        let document: Value = serde_json::from_str(&found.stdout)?;
+        ensure!(read.trim().parse().ok() == document["row_changes"].as_u64(), "{read}: {document}");
+    }
+    for name in parquet_files(directory.path())?.keys() {
+        ensure!(
+            server.read(&format!("exported/{}", name.display())).is_ok(),
+            "{} is missing",
+            name.display()
+        );
+    }
+    let refused = to(&location, &["--table=types.integers"])?;
+    ensure!(refused.code == Some(2) && refused.stderr.contains("another selection"), "{refused:?}");
+    Ok(())
 }
 
 /// Checks that `verify` finds a changed, a truncated and a missing table.
@@ -164,6 +197,39 @@ fn missing_tables_are_written_beside_the_segment() -> Result<()> {
     ensure!(parquet_files(&archive.join("tables"))? == tables, "other tables were written");
     ensure!(segments()? == segment, "the segment was written again");
     run_well(&[], &["archive", "verify", &location])?;
+    Ok(())
+}
+
+/// The log of a server with default settings has no column names and no texts of ENUM. They come from the server.
+#[test]
+fn tables_have_the_column_names_of_a_server() -> Result<()> {
+    let server = Launch::mysql().start()?;
+    server.sql(
+        "create database d; create table d.orders (id int primary key, status enum('new', 'paid'));
+        insert into d.orders values (1, 'new'), (2, 'paid'), (3, 'paid'); flush binary logs",
+    )?;
+    let log = server.binlogs()?[0].display().to_string();
+    let directory = TempDir::new()?;
+    let place = |name: &str| directory.path().join(name).display().to_string();
+    let schema = address("root", &server);
+    let add = ["archive", "--change-tables", "--no-defaults", "--schema"];
+    let (archive, absent) = (place("archive"), place("absent"));
+    run_well(&[], &[&add[..], &[&schema, "--to", &archive, &log]].concat())?;
+    let pattern = format!("{archive}/tables/database=d/table=orders/**/*.parquet");
+    let sql = format!("select sum(after.id) from read_parquet('{pattern}') where after.status = 'paid'");
+    let read = read_back("query.py", &[sql])?;
+    ensure!(read.trim() == "5", "{read}");
+    let from = ["--from", schema.as_str(), "--no-defaults", "--stop-at-end", "--change-tables"];
+    let (received, kept) = (place("received"), place("kept"));
+    run_well(&[], &[&["receive", &received, "--archive", &kept][..], &from].concat())?;
+    let tables = |archive: &str| parquet_files(&Path::new(archive).join("tables/database=d"));
+    ensure!(tables(&kept)? == tables(&archive)?, "receive --archive has written other tables");
+    // Nothing is written in part while the server does not answer.
+    let ran = run(&[], &[&add[..], &["mysql://root@127.0.0.1:1/", "--to", &absent, &log]].concat())?;
+    ensure!(ran.code == Some(2) && ran.stderr.contains("--schema"), "{ran:?}");
+    ensure!(!Path::new(&absent).join("tables").exists());
+    let ran = run(&[], &["archive", "--schema", &schema, "--to", &absent, &log])?;
+    ensure!(ran.code == Some(2) && ran.stderr.contains("--change-tables"), "{ran:?}");
     Ok(())
 }
 

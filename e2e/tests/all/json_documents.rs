@@ -8,11 +8,12 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use e2e::command;
 use e2e::json_schema::{check_document, check_documents};
+use e2e::metrics::answer;
 use e2e::program::bintide;
-use e2e::relayed::RelayProcess;
+use e2e::relayed::{RelayProcess, index_of};
 use serde_json::Value;
 use tempfile::TempDir;
-use testkit::{Launch, TestServer, workspace_root};
+use testkit::{Launch, TestServer, free_port, workspace_root};
 
 /// Runs a command on the samples, and checks its document. The command may find faults.
 fn check_run(schema: &str, arguments: &[&str]) -> Result<Value> {
@@ -73,6 +74,7 @@ fn documents_of_samples_have_their_schemas() -> Result<()> {
 fn lines_of_samples_have_their_schemas() -> Result<()> {
     for name in samples()? {
         check_lines("dump-line", &["dump", "--json", &name])?;
+        check_transactions(&name)?;
     }
     check_lines(
         "history-line",
@@ -86,13 +88,24 @@ fn check_lines(schema: &str, arguments: &[&str]) -> Result<()> {
     let mut command = Command::new(bintide()?);
     command.env_clear().env("TZ", "UTC").args(arguments).current_dir(workspace_root().join("samples"));
     let output = command.stdin(Stdio::null()).output()?;
-    let lines = output.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-    let lines: Vec<Value> = lines
-        .map(serde_json::from_slice)
-        .collect::<Result<_, _>>()
-        .with_context(|| format!("{arguments:?} printed a line that is no JSON"))?;
-    ensure!(!lines.is_empty(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-    check_documents(schema, &lines).with_context(|| format!("bintide {}", arguments.join(" ")))
+    ensure!(!output.stdout.is_empty(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    check_printed_lines(schema, &output.stdout).with_context(|| format!("bintide {}", arguments.join(" ")))
+}
+
+fn check_printed_lines(schema: &str, printed: &[u8]) -> Result<()> {
+    let lines = printed.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    let lines: Vec<Value> =
+        lines.map(serde_json::from_slice).collect::<Result<_, _>>().context("a line is no JSON")?;
+    check_documents(schema, &lines)
+}
+
+/// Checks the list of the transactions of a sample, also of one without transactions.
+fn check_transactions(name: &str) -> Result<()> {
+    let mut command = Command::new(bintide()?);
+    command.env_clear().args(["dump", "--json", "--transactions", "--force-read", name]);
+    let output = command.current_dir(workspace_root().join("samples")).stdin(Stdio::null()).output()?;
+    ensure!(output.status.code() != Some(2), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+    check_printed_lines("transaction-line", &output.stdout).context(name.to_owned())
 }
 
 #[test]
@@ -221,10 +234,15 @@ fn check_relay(source: &TestServer, directory: &Path) -> Result<()> {
     add.args(["--password-file", path_text(&password)?, "--host", "10.0.0.0/8"]);
     ensure!(add.status()?.success());
     check_run("relay-user-list", &["relay", "user", "list", "--accounts", accounts])?;
-    let relay = RelayProcess::of(source)?;
+    let http = free_port()?;
+    let relay = RelayProcess::start(&index_of(source)?, &[&format!("--metrics=127.0.0.1:{http}")])?;
     let address = format!("mysql://root@127.0.0.1:{}/", relay.port);
     check_run("relay-status", &["relay", "status", &address])?;
-    Ok(())
+    let page = answer(http, "/status.json")?;
+    let (_, document) = page.split_once("\r\n\r\n").context("no document")?;
+    let document: Value = serde_json::from_str(document)?;
+    ensure!(document["logs"].as_array().is_some_and(|logs| !logs.is_empty()), "{document}");
+    check_document("relay-page", &document)
 }
 
 /// The page of the schemas lists each of them, and every schema describes its root.

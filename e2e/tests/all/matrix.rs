@@ -21,7 +21,7 @@ use e2e::received::same_logs;
 use e2e::replays::source;
 use e2e::warming::{Warming, has_no_errors};
 use mysql_target::ApplyAs;
-use serde_json::Value;
+use serde_json::{Value, json};
 use servers::{ServerCatalogue, ServerColumn, ServerIndexPart, SqlConnection};
 use tempfile::TempDir;
 use testkit::{Launch, ServerFlavour, TestPackage, TestServer};
@@ -161,6 +161,57 @@ fn stats_counts_the_rows_that_mysqlbinlog_prints() -> Result<()> {
         ensure!(found == expected && expected[0] > Some(20), "{found:?}, not {expected:?}");
         Ok(())
     })
+}
+
+/// `undo` restores the rows of each server, and `history` lists the changes of a row with the server's column names.
+#[test]
+fn changes_are_listed_and_undone() -> Result<()> {
+    const ROWS: &str = "select * from u.t order by id";
+    check_each(&mysql_servers()?, |matrix| {
+        let server = matrix.target()?;
+        server.sql(
+            "create database u; use u; flush logs;
+            create table t (id int primary key, a varchar(20), n int unsigned, d decimal(8,2)) engine=innodb;
+            insert into t values (1, 'one', 1, 1.5), (2, 'two', 4000000000, -2.5), (3, null, 3, null); flush logs",
+        )?;
+        let (kept, before) = (server.binlogs()?.len(), server.sql(ROWS)?);
+        server.sql(
+            "use u; begin; insert into t values (4, 'four', 4, 4); update t set a = 'new', n = n - 1 where id < 3;
+            commit; delete from t where id = 3; update t set d = null where id = 2; flush logs",
+        )?;
+        let after = server.sql(ROWS)?;
+        let logs = server.binlogs()?;
+        let (logs, undone) = (&logs[1..logs.len() - 1], &logs[kept - 1..logs.len() - 1]);
+        check_history(&server, logs)?;
+        let directory = TempDir::new()?;
+        let inverse = directory.path().join("inverse.binlog").display().to_string();
+        printed(bintide_on(&["undo", "--table=u.t", "-r", &inverse], undone)?)?;
+        let to = command::address("root", &server);
+        if is_too_old(matrix.package) {
+            let text = printed(bintide_on(&["dump", "--skip-gtids", &inverse], &[])?)?;
+            server.client().sql_bytes(&text)?;
+        } else {
+            printed(bintide_on(&["undo", "--table=u.t", "--no-defaults", "--to", &to], undone)?)?;
+        }
+        let restored = server.sql(ROWS)?;
+        ensure!(restored == before && after != before, "{restored}\ninstead of\n{before}");
+        Ok(())
+    })
+}
+
+fn check_history(server: &TestServer, logs: &[PathBuf]) -> Result<()> {
+    let to = command::address("root", server);
+    let arguments = ["history", "--json", "--table=u.t", "--where=id=2", "--no-defaults", "--schema", &to];
+    let lines = String::from_utf8(printed(bintide_on(&arguments, logs)?)?)?;
+    let lines: Vec<Value> = lines.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
+    let changes: Vec<_> = lines.iter().map(|line| line["change"].as_str().unwrap_or_default()).collect();
+    ensure!(changes == ["INSERT", "UPDATE", "UPDATE"], "{lines:?}");
+    let expected = json!([
+        {"column": "a", "before": "two", "after": "new"},
+        {"column": "n", "before": 4_000_000_000_u32, "after": 3_999_999_999_u32}
+    ]);
+    ensure!(lines[1]["values"] == expected, "{}", lines[1]);
+    Ok(())
 }
 
 /// Returns the final rows of a stream, ordered by `id`: one column as text.

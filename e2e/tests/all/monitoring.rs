@@ -57,11 +57,12 @@ fn all_metrics(server: &TestServer, directory: &Path) -> Result<Vec<String>> {
     let listen = format!("--listen=127.0.0.1:{relay}");
     let index = index_of(server)?.display().to_string();
     let data = server.datadir().display().to_string();
-    let commands: [&[&str]; 5] = [
+    let commands: [&[&str]; 6] = [
         &["receive", &path("received"), "--from", &from],
         &["relay", &path("relayed"), "--from", &from, &listen],
         &["replay", "--follow", &index, "--to", &sqlite],
         &["stream", "--format", "maxwell", "--from", &from, "--out", &path("changes")],
+        &["archive", &index, "--follow", "--to", &path("archive")],
         &["warm", "--force", "--host=127.0.0.1", &port_option, "--relay-logs", &data],
     ];
     commands.iter().map(|command| metrics_of(command).with_context(|| command[0].to_owned())).collect()

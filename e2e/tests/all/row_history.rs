@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use e2e::command::address;
 use e2e::program::bintide;
 use serde_json::{Value, json};
 use testkit::{Launch, TestServer};
@@ -67,8 +68,39 @@ fn columns_have_numbers_without_names() -> Result<()> {
     ensure!(serde_json::from_str::<Value>(&named)? == expected_changes(), "{found:#}");
     let refused = run(&logs, &["history", "--table", "shop.orders", "--where", "id=4711"])?;
     let error = String::from_utf8_lossy(&refused.stderr);
-    ensure!(refused.status.code() == Some(1) && error.contains("binlog_row_metadata"), "{error}");
+    ensure!(refused.status.code() == Some(1) && error.contains("--schema"), "{error}");
     Ok(())
+}
+
+#[test]
+fn columns_have_the_names_of_a_server() -> Result<()> {
+    let server = Launch::mysql().start()?;
+    server.sql(SCRIPT)?;
+    let logs = server.binlogs()?;
+    let schema = format!("--schema={}", address("root", &server));
+    for condition in ["id=4711", "status=sent", "@1=4711"] {
+        let found = changes(&history(&logs, &["--where", condition, &schema, "--no-defaults"])?)?;
+        ensure!(found == expected_changes(), "{condition}: {found:#}");
+    }
+    let args = ["history", "--table=shop.orders", "--json", "--no-defaults", &schema];
+    let check = |condition: &str, logs: &[PathBuf], code: i32, expected: &str| -> Result<Vec<u8>> {
+        let output = run(logs, &[&args[..], &["--where", condition]].concat())?;
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        ensure!(output.status.code() == Some(code) && error.contains(expected), "{condition}: {error}");
+        Ok(output.stdout)
+    };
+    check("number=4711", &logs, 1, "has the column of --where=number=4711")?;
+    // Logs from before the ALTER TABLE have other columns, but the row was created after it.
+    server.sql(
+        "use shop; flush binary logs; alter table orders add column state enum('open', 'closed') first;
+        insert into orders values ('closed', 9, 'late', 1)",
+    )?;
+    let both = server.binlogs()?;
+    let line: Value = serde_json::from_slice(&check("state=closed", &both, 0, "")?)?;
+    ensure!(line["values"][0] == json!({"column": "state", "after": "closed"}), "{line}");
+    check("id=4711", &both, 0, "the table has other columns here than on the server of --schema")?;
+    server.sql("drop table shop.orders")?;
+    check("id=4711", &both, 2, "the server has no table shop.orders").map(drop)
 }
 
 #[test]

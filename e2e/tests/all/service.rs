@@ -15,7 +15,8 @@ use tempfile::TempDir;
 use testkit::{Launch, PackageHome, TestPackage, TestServer, free_port};
 
 /// Commands that run until they are stopped.
-const COMMANDS: [&str; 6] = ["receive", "relay", "replay --follow", "replay --from", "stream", "warm"];
+const COMMANDS: [&str; 7] =
+    ["receive", "relay", "replay --follow", "replay --from", "stream", "archive --follow", "warm"];
 
 /// Maximum time until a message arrives.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -54,6 +55,7 @@ impl ServiceTest {
             }
             "replay --follow" => command.args(["--follow", &index, "--to", &sqlite]),
             "replay --from" => command.args(["--from", &from, "--relay", &path("relay"), "--to", &sqlite]),
+            "archive --follow" => command.args([&index, "--follow", "--to", &path("archive")]),
             "stream" => command.args(["--format", "maxwell", "--from", &from, "--out", &path("changes")]),
             _ => {
                 command.args(["--force", "--host=127.0.0.1", &format!("--port={}", self.server.port())]);
@@ -219,7 +221,7 @@ fn units_are_valid_and_hardened() -> Result<()> {
         check_options(&text)?;
         count += 1;
     }
-    ensure!(count == 5, "{count} units in {}", units.display());
+    ensure!(count == 6, "{count} units in {}", units.display());
     Ok(())
 }
 

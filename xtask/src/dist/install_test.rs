@@ -6,6 +6,7 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
@@ -121,9 +122,28 @@ fn check_installed(kind: PackageKind, arch: PackageArch, root: &Path, source: &P
     }
     let version = stdout_of(installed_command(arch, root).arg("--version"))?;
     ensure!(version.starts_with("bintide "), "--version prints {version:?}");
+    if arch.is_native() {
+        check_start_time(&root.join("usr/bin/bintide"))?;
+    }
     let stats = stdout_of(installed_command(arch, root).args(["stats", "--json", "/sample.binlog"]))?;
     let stats: serde_json::Value = serde_json::from_str(&stats)?;
     ensure!(stats["totals"]["transactions"].as_u64() > Some(0), "stats counts no transactions: {stats}");
+    Ok(())
+}
+
+/// Maximum time of `bintide --version`, which shells and monitors run.
+const START_TIME_MAX: Duration = Duration::from_millis(10);
+
+/// Checks the time that the command needs to start: the shortest of some runs, because the machine may be busy.
+fn check_start_time(command: &Path) -> Result<()> {
+    const RUNS: usize = 5;
+    let mut shortest = Duration::MAX;
+    for _ in 0..RUNS {
+        let began = Instant::now();
+        stdout_of(Command::new(command).arg("--version"))?;
+        shortest = shortest.min(began.elapsed());
+    }
+    ensure!(shortest < START_TIME_MAX, "--version takes {shortest:?}; expected less than {START_TIME_MAX:?}");
     Ok(())
 }
 

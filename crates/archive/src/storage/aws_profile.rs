@@ -4,14 +4,17 @@ use std::collections::HashMap;
 use std::env;
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 
-/// Settings of a profile from which the AWS command line would get credentials, and bintide does not.
-const UNSUPPORTED: [&str; 4] = ["role_arn", "credential_process", "sso_session", "sso_start_url"];
+use super::credential_process::CredentialProcess;
 
-/// Adds what the environment does not set from the files of the AWS command line: keys, region and endpoint of the
-/// profile. An endpoint with `http://` is used without TLS, because it was given so.
+/// Settings of a profile from which the AWS command line would get credentials, and bintide does not.
+const UNSUPPORTED: [&str; 3] = ["role_arn", "sso_session", "sso_start_url"];
+
+/// Adds what the environment does not set from the files of the AWS command line: keys or their `credential_process`,
+/// region and endpoint of the profile. An endpoint with `http://` is used without TLS, because it was given so.
 ///
 /// # Errors
 ///
@@ -19,7 +22,7 @@ const UNSUPPORTED: [&str; 4] = ["role_arn", "credential_process", "sso_session",
 pub(super) fn with_profile(mut builder: AmazonS3Builder) -> Result<AmazonS3Builder, String> {
     let profile = env::var("AWS_PROFILE").unwrap_or_else(|_| "default".to_owned());
     let credentials = read_section("AWS_SHARED_CREDENTIALS_FILE", ".aws/credentials", &profile);
-    let section = if profile == "default" { profile } else { format!("profile {profile}") };
+    let section = if profile == "default" { profile.clone() } else { format!("profile {profile}") };
     let config = read_section("AWS_CONFIG_FILE", ".aws/config", &section);
     let value = |name: &str| credentials.get(name).or_else(|| config.get(name)).cloned();
     let has_keys = builder.get_config_value(&AmazonS3ConfigKey::AccessKeyId).is_some();
@@ -34,9 +37,13 @@ pub(super) fn with_profile(mut builder: AmazonS3Builder) -> Result<AmazonS3Build
         let is_set = |name: &&str| value(name).is_some();
         if let Some(name) = UNSUPPORTED.into_iter().find(is_set) {
             return Err(format!(
-                "the AWS profile gets its credentials by {name}, which is not supported: put them into the \
-                 environment, as `aws configure export-credentials --format env` prints them"
+                "the AWS profile {profile} gets its credentials by {name}, which is not supported: set AWS_PROFILE to \
+                 another profile, with `credential_process = aws configure export-credentials --format process \
+                 --profile {profile}`"
             ));
+        }
+        if let Some(command) = value("credential_process") {
+            builder = builder.with_credentials(Arc::new(CredentialProcess::new(command)));
         }
     }
     let settings =

@@ -1,5 +1,8 @@
 //! `bintide export`: writes row changes as Parquet files.
 
+#[cfg(feature = "archive")]
+mod object_export;
+
 use std::collections::HashSet;
 use std::io;
 use std::num::NonZeroUsize;
@@ -46,16 +49,20 @@ Examples:
       bintide export --to changes --schema mysql://reader@db1/ binlog.000012
       bintide export --to changes --schema ddl /var/lib/mysql
 
-Exporting a log again replaces its earlier files. Use a directory for the logs
-of one server only.";
+  To an object store, with credentials from the environment or from ~/.aws:
+      bintide export --to s3://changes/db1 /var/lib/mysql
+
+Exporting a log again replaces its earlier files. Use a directory or prefix for
+the logs of one server only.";
 
 /// Arguments of `bintide export`.
 #[derive(Args, Debug)]
 pub(crate) struct ExportArgs {
     #[command(flatten)]
     inputs: LogArgs,
-    /// Directory for the files. It is created if it does not exist.
-    #[arg(long, value_name = "DIR")]
+    /// Directory for the files, which is created if it does not exist, or an object store: s3://BUCKET/PREFIX,
+    /// gs://BUCKET/PREFIX or az://CONTAINER/PREFIX.
+    #[arg(long, value_name = "DIR|URL")]
     to: PathBuf,
     /// Print the result as JSON.
     #[arg(long)]
@@ -92,6 +99,13 @@ struct ExportFileArgs {
     level: ZstdLevel,
 }
 
+/// Open destination of an export.
+enum ExportDestination {
+    Directory(ChangeExport),
+    #[cfg(feature = "archive")]
+    Objects(object_export::ObjectExport),
+}
+
 /// Options of column names.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Column names")]
@@ -120,10 +134,7 @@ enum ExportNaming {
 /// Exports the logs.
 pub(crate) fn run(command: &ExportArgs, global: &GlobalArgs) -> CommandResult {
     let started = Instant::now();
-    refuse_url(&command.to).map_err(|error| {
-        let remedy = "to write to object storage, use `bintide archive --change-tables`";
-        CommandFailure::NotStarted(anyhow!("--to: {error}; {remedy}"))
-    })?;
+    command.check_destination()?;
     let mut found = command.inputs.find_logs()?;
     found.check_indexes()?;
     check_names(&found)?;
@@ -133,25 +144,22 @@ pub(crate) fn run(command: &ExportArgs, global: &GlobalArgs) -> CommandResult {
         found.leave_out_archived(&command.transactions.selection()?);
     }
     let mut decoder = command.decoder(source)?;
-    refuse_file(&command.to).context("--to").map_err(CommandFailure::NotStarted)?;
-    let export = ChangeExport::open(&command.to, command.files.limits());
-    let export = export.context("--to").map_err(CommandFailure::NotStarted)?;
-    export
-        .record_selection(&command.transactions.description())
-        .map_err(|error| CommandFailure::NotStarted(anyhow!(error).context("--to")))?;
+    let destination = command.open_destination()?;
     let mut progress = ByteProgress::new(global, found.bytes_total);
     let mut watch = |bytes_done| {
         progress.update(bytes_done);
         interrupt::stop_flow()
     };
-    let exported = export_logs(logs(&found), &mut decoder, export, &mut watch);
+    let exported = match destination {
+        ExportDestination::Directory(export) => {
+            finished(export_logs(logs(&found), &mut decoder, export, &mut watch))
+        }
+        #[cfg(feature = "archive")]
+        ExportDestination::Objects(export) => export.run(logs(&found), &mut decoder, &mut watch),
+    };
     drop(progress);
     warn_changed(&decoder.take_mismatches());
-    let counts = match exported {
-        Ok(counts) => counts,
-        Err(ColumnsError::Stopped) if interrupt::is_stop_requested() => return Ok(CommandVerdict::Success),
-        Err(error) => return Err(failed(error)),
-    };
+    let Some(counts) = exported? else { return Ok(CommandVerdict::Success) };
     if counts.rows == 0 && !command.transactions.selection()?.selects_all() {
         warn!("nothing in the logs matches the selection");
     }
@@ -205,14 +213,55 @@ fn summary(counts: ExportCounts, started: Instant) -> String {
     )
 }
 
-fn failed(error: ColumnsError) -> CommandFailure {
-    CommandFailure::Failed(match error {
-        ColumnsError::Log(error) => add_advice(error),
-        error => error.into(),
-    })
+/// Returns the numbers of an export; `None` if it was stopped.
+fn finished(exported: Result<ExportCounts, ColumnsError>) -> Result<Option<ExportCounts>, CommandFailure> {
+    match exported {
+        Ok(counts) => Ok(Some(counts)),
+        Err(ColumnsError::Stopped) if interrupt::is_stop_requested() => Ok(None),
+        Err(ColumnsError::Log(error)) => Err(CommandFailure::Failed(add_advice(error))),
+        Err(error) => Err(CommandFailure::Failed(error.into())),
+    }
 }
 
 impl ExportArgs {
+    /// Returns the destination if it is the URL of an object store.
+    fn object_url(&self) -> Option<&str> {
+        const SCHEMES: [&str; 3] = ["s3", "gs", "az"];
+        let text = self.to.to_str()?;
+        let (scheme, _) = text.split_once("://")?;
+        SCHEMES.contains(&scheme).then_some(text)
+    }
+
+    /// Refuses a destination that cannot be used, before the logs are read.
+    fn check_destination(&self) -> Result<(), CommandFailure> {
+        let refused = match self.object_url() {
+            Some(_) if cfg!(feature = "archive") => Ok(()),
+            Some(url) => {
+                Err(anyhow!("{url} is an object store: this needs a build with the feature archive"))
+            }
+            None => refuse_url(&self.to).map_err(|error| anyhow!("{error}, s3://…, gs://… or az://…")),
+        };
+        refused.context("--to").map_err(CommandFailure::NotStarted)
+    }
+
+    /// Opens the destination, and records the selected changes there.
+    fn open_destination(&self) -> Result<ExportDestination, CommandFailure> {
+        let (limits, selection) = (self.files.limits(), self.transactions.description());
+        #[cfg(feature = "archive")]
+        if let Some(url) = self.object_url() {
+            let export = object_export::ObjectExport::open(url, limits, &selection)?;
+            return Ok(ExportDestination::Objects(export));
+        }
+        let open = || {
+            refuse_file(&self.to)?;
+            let export = ChangeExport::open(&self.to, limits)?;
+            export.record_selection(&selection)?;
+            Ok(export)
+        };
+        let export: anyhow::Result<ChangeExport> = open();
+        export.context("--to").map_err(CommandFailure::NotStarted).map(ExportDestination::Directory)
+    }
+
     fn decoder(&self, source: ColumnNameSource) -> Result<ChangeDecoder, CommandFailure> {
         let settings = DecodeSettings {
             selection: self.transactions.selection()?,

@@ -20,6 +20,13 @@ pub enum HistoryGap {
         /// Start of a rows event where the table lacks the column.
         position: u64,
     },
+    /// The log has no column names, and the columns of the table are not those of its completion.
+    OtherColumns {
+        /// Name of a log where the table has other columns.
+        log_name: Arc<str>,
+        /// Start of a rows event where the table has other columns.
+        position: u64,
+    },
     /// A statement changes rows without row events, or the table's name or columns.
     Statement {
         /// Name of the log that contains the statement.
@@ -39,6 +46,11 @@ impl fmt::Display for HistoryGap {
                 out,
                 "--where={condition} cannot be tested on some rows: the table does not have this column at {log_name} \
                  {position}; for these rows, use the column's other name"
+            ),
+            Self::OtherColumns { log_name, position } => write!(
+                out,
+                "{log_name} at {position}: the table has other columns here than on the server of --schema, and the \
+                 history lacks its changes; for these logs, use the column's number: --where=@N=VALUE"
             ),
             Self::Statement { log_name, position, text } => write!(
                 out,
@@ -70,6 +82,7 @@ impl HistoryGaps {
                 HistoryGap::MissingColumn { condition: known, .. },
                 HistoryGap::MissingColumn { condition, .. },
             ) => known == condition,
+            (HistoryGap::OtherColumns { .. }, HistoryGap::OtherColumns { .. }) => true,
             (known, gap) => known == gap,
         });
         if is_known {

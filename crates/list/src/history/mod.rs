@@ -10,6 +10,7 @@ mod history_gap;
 mod row_history;
 mod row_search;
 mod row_tracer;
+mod table_completion;
 mod table_statement;
 
 pub use self::history_gap::{HistoryGap, HistoryGaps};
@@ -17,3 +18,4 @@ pub use self::row_history::{
     HistoryBeginning, HistoryChange, HistoryEntry, HistorySettings, HistoryValue, RowHistory,
 };
 pub use self::row_tracer::row_history;
+pub use self::table_completion::TableCompletion;

@@ -8,6 +8,7 @@ use binlog::encryption::Keyring;
 use logs::ChangeOrigin;
 
 use super::history_gap::HistoryGaps;
+use super::table_completion::TableCompletion;
 use crate::json::writer::JsonObject;
 use crate::list_source::ListSource;
 use crate::row_condition::RowCondition;
@@ -24,6 +25,8 @@ pub struct HistorySettings {
     pub table: Vec<u8>,
     /// Conditions that identify the row. The newest change that meets them decides which row is meant.
     pub conditions: Vec<RowCondition>,
+    /// Source of the column names that the logs lack.
+    pub completion: Option<TableCompletion>,
     /// Number of worker threads.
     pub jobs: NonZeroUsize,
     /// Keys of encrypted logs.
@@ -38,6 +41,7 @@ impl HistorySettings {
             database: database.to_vec(),
             table: table.to_vec(),
             conditions: Vec::new(),
+            completion: None,
             jobs: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
             keyring: None,
         }

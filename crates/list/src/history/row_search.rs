@@ -2,18 +2,21 @@
 
 use std::sync::Arc;
 
-use binlog::events::Query;
-use binlog::{DecodeError, Event, EventFormat, RowChange, Table, TransactionId};
+use binlog::events::{Query, Rows};
+use binlog::{DecodeError, Event, EventFormat, RowChange, RowDecoder, Table, TransactionId};
 use logs::InnerPosition;
 
 use super::history_gap::{HistoryGap, HistoryGaps};
 use super::row_history::{HistoryChange, HistoryEntry, HistoryValue};
+use super::table_completion::{CompletedTable, TableCompletion};
 use super::table_statement::SearchedTable;
 use crate::event_context::EventContext;
 use crate::json::rows::field_json;
 use crate::list_output::ListOutput;
 use crate::located_event::{ListedEvent, LocatedEvent, OutputRefusal};
-use crate::row_condition::{ConditionCoverage, RowCondition, RowStates, RowTest, condition_of};
+use crate::row_condition::{
+    ConditionCoverage, RowCondition, RowStates, RowTest, condition_of, has_column_names,
+};
 
 /// Conditions that identify a row at some time.
 pub(super) type RowIdentity = Vec<RowCondition>;
@@ -21,6 +24,7 @@ pub(super) type RowIdentity = Vec<RowCondition>;
 /// Searches for changes of rows that have this identity before or after the change.
 pub(super) struct RowSearch<'s> {
     pub(super) searched: SearchedTable<'s>,
+    pub(super) completion: Option<&'s TableCompletion>,
     pub(super) sightings: &'s ConditionCoverage,
 }
 
@@ -71,8 +75,34 @@ pub(super) struct SearchWorker<'s> {
 /// A table, prepared for the search.
 struct SearchTable<'s> {
     table: Arc<Table>,
-    /// Test and key of the searched table; `None` for other tables.
-    searched: Option<(RowTest<'s>, KeyColumns)>,
+    searched: TableSearch<'s>,
+}
+
+/// Search in the rows of a table.
+enum TableSearch<'s> {
+    /// Another table than the searched one.
+    OtherTable,
+    /// The log has no column names, and the columns are not those of the completion.
+    OtherColumns,
+    Rows(Box<SearchedRows<'s>>),
+}
+
+/// Rows of the searched table.
+struct SearchedRows<'s> {
+    test: RowTest<'s>,
+    key: KeyColumns,
+    /// The table with its names, if the log lacks them.
+    completed: Option<CompletedTable>,
+}
+
+/// A rows event of the searched table.
+#[derive(Clone, Copy)]
+struct RowsEvent<'e> {
+    located: &'e LocatedEvent<'e>,
+    rows: &'e Rows<'e>,
+    table: &'e Table,
+    decoder: &'e RowDecoder,
+    log_name: &'e Arc<str>,
 }
 
 /// Columns that identify a row.
@@ -151,16 +181,42 @@ impl<'s> RowSearch<'s> {
         let (table, decoder) = context.tables.decoder(rows)?;
         let Some(table) = table else { return Ok(()) };
         let log_name = worker.log_name(located);
-        let Some((test, key)) = &worker.prepared(&table, self)?.searched else { return Ok(()) };
-        if let Some(condition) = condition_of(self.searched.identity, test.missing()) {
-            let (condition, position) = (condition.clone(), located.position);
-            let gap = HistoryGap::MissingColumn { condition, log_name, position };
+        let position = located.position;
+        let searched = match &mut worker.prepared(&table, self)?.searched {
+            TableSearch::Rows(searched) => &mut **searched,
+            TableSearch::OtherTable => return Ok(()),
+            TableSearch::OtherColumns => {
+                let gap = HistoryGap::OtherColumns { log_name, position };
+                add_gap(part, ChangePosition::new(located, 0), gap);
+                return Ok(());
+            }
+        };
+        if let Some(condition) = condition_of(self.searched.identity, searched.test.missing()) {
+            let gap = HistoryGap::MissingColumn { condition: condition.clone(), log_name, position };
             add_gap(part, ChangePosition::new(located, 0), gap);
             return Ok(());
         }
-        if !test.may_pass(rows) {
+        if !searched.test.may_pass(rows) {
             return Ok(());
         }
+        let (table, decoder) = match &mut searched.completed {
+            Some(completed) => (Arc::clone(&completed.table), completed.decoder(rows)?),
+            None => (table, decoder),
+        };
+        let event = RowsEvent { located, rows, table: &table, decoder: &decoder, log_name: &log_name };
+        self.put_changes(&event, searched, context, part)
+    }
+
+    /// Adds the changes of the searched row in a rows event of its table.
+    fn put_changes(
+        &self,
+        event: &RowsEvent<'_>,
+        searched: &SearchedRows<'_>,
+        context: &EventContext,
+        part: &mut Vec<SearchFinding>,
+    ) -> Result<(), OutputRefusal> {
+        let RowsEvent { located, rows, table, decoder, log_name } = *event;
+        let SearchedRows { test, key, .. } = searched;
         for (number, row) in (0..).zip(decoder.rows(rows)) {
             let row = row?;
             let states = test.states(&row, located.format)?;
@@ -185,12 +241,12 @@ impl<'s> RowSearch<'s> {
                 after: key.identity_of(&row, located.format, RowMoment::After)?,
                 states,
                 entry: HistoryEntry {
-                    log_name: Arc::clone(&log_name),
+                    log_name: Arc::clone(log_name),
                     position: located.position,
                     id: context.id.unwrap_or(TransactionId::Unsaid),
                     origin: context.origin.clone(),
                     change: change_of(&row),
-                    values: values(&row, &table, located.format)?,
+                    values: values(&row, table, located.format)?,
                 },
             })));
         }
@@ -235,7 +291,7 @@ impl<'s> SearchWorker<'s> {
         &mut self,
         table: &Arc<Table>,
         search: &RowSearch<'s>,
-    ) -> Result<&SearchTable<'s>, OutputRefusal> {
+    ) -> Result<&mut SearchTable<'s>, OutputRefusal> {
         let known = self.prepared.take().filter(|known| Arc::ptr_eq(&known.table, table));
         let prepared = match known {
             Some(known) => known,
@@ -246,13 +302,21 @@ impl<'s> SearchWorker<'s> {
 }
 
 impl<'s> RowSearch<'s> {
-    fn prepare(&self, table: &Table) -> Result<Option<(RowTest<'s>, KeyColumns)>, OutputRefusal> {
-        let SearchedTable { database, table: name, identity } = self.searched;
+    fn prepare(&self, table: &Table) -> Result<TableSearch<'s>, OutputRefusal> {
+        let SearchedTable { database, table: name, identity, .. } = self.searched;
         if *table.database != *database || *table.name != *name {
-            return Ok(None);
+            return Ok(TableSearch::OtherTable);
         }
-        let test = RowTest::new(identity, table, self.sightings)?;
-        Ok(Some((test, KeyColumns::new(table, identity)?)))
+        let completion = self.completion.filter(|_| !has_column_names(table));
+        let completed = completion.and_then(|completion| completion.complete(table));
+        let has_numbers = identity.iter().all(RowCondition::has_column_number);
+        if completion.is_some() && completed.is_none() && !has_numbers {
+            return Ok(TableSearch::OtherColumns);
+        }
+        let named = completed.as_ref().map_or(table, |completed| &completed.table);
+        let test = RowTest::new(identity, named, self.sightings)?;
+        let key = KeyColumns::new(named, identity)?;
+        Ok(TableSearch::Rows(Box::new(SearchedRows { test, key, completed })))
     }
 }
 

@@ -247,9 +247,10 @@ impl RowTracer<'_> {
             keyring: self.settings.keyring.clone(),
             payload_size_large: PAYLOAD_SIZE_LARGE,
         };
-        let searched =
-            SearchedTable { database: &self.settings.database, table: &self.settings.table, identity };
-        let search = RowSearch { searched, sightings: &self.sightings };
+        let completion = self.settings.completion.as_ref();
+        let has_one_definition = completion.is_some();
+        let searched = SearchedTable { database, table, identity, has_one_definition };
+        let search = RowSearch { searched, completion, sightings: &self.sightings };
         let mut found: Vec<SearchFinding> = Vec::new();
         let sources = std::slice::from_ref(&self.settings.sources[log]);
         let torn = walk.run(sources, &search, |part| {

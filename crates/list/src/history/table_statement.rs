@@ -14,6 +14,8 @@ pub(super) struct SearchedTable<'s> {
     pub(super) database: &'s [u8],
     pub(super) table: &'s [u8],
     pub(super) identity: &'s [RowCondition],
+    /// True if the log has no column names: the names are those of one definition, for all logs.
+    pub(super) has_one_definition: bool,
 }
 
 impl SearchedTable<'_> {
@@ -62,7 +64,8 @@ impl SearchedTable<'_> {
     /// Returns whether a change of the table changes the columns by which the row is found.
     fn is_changed_by(&self, change: &TableChange) -> bool {
         let is_searched = |name: &str| self.identity.iter().any(|condition| condition.has_column_name(name));
-        let is_numbered = self.identity.iter().any(RowCondition::has_column_number);
+        let is_numbered =
+            self.has_one_definition || self.identity.iter().any(RowCondition::has_column_number);
         match change {
             TableChange::Add { element: TableElement::Column(column), position, .. } => {
                 is_searched(&column.name)
@@ -182,7 +185,12 @@ mod tests {
     #[track_caller]
     fn check_with(condition: &str, sql: &str, expected: bool) {
         let identity = [RowCondition::new(condition).unwrap()];
-        let table = SearchedTable { database: b"shop", table: b"orders", identity: &identity };
+        let table = SearchedTable {
+            database: b"shop",
+            table: b"orders",
+            identity: &identity,
+            has_one_definition: false,
+        };
         let query = Query {
             thread_id: 1,
             exec_time: 0,

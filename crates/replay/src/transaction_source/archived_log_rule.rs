@@ -2,6 +2,7 @@
 
 use binlog::gtid::GtidSet;
 use logs::{ArchivedContents, archived_contents};
+use sql::TableSelection;
 
 use crate::replay_log::ReplayLog;
 use crate::replay_progress::AppliedState;
@@ -25,6 +26,8 @@ struct ReplayScope {
     unneeded: GtidSet,
     /// Log with the saved position.
     saved_log: Option<String>,
+    /// Tables whose changes are needed, once the start was reached; `None` for all changes.
+    tables: Option<TableSelection>,
 }
 
 /// Position of a log among all logs of a replay.
@@ -47,6 +50,7 @@ impl ArchivedLogRule {
             stop: selection.stop.clone(),
             unneeded: applied.executed.union(&applied.progress.gtids).union(&selection.exclude),
             saved_log: applied.progress.position.as_ref().map(|position| position.log.clone()),
+            tables: None,
         });
         Self { known, late_limit: None }
     }
@@ -54,6 +58,13 @@ impl ArchivedLogRule {
     /// Records that a stop by time was reached: only transactions committed before that time matter now.
     pub(super) fn set_late_limit(&mut self, limit_us: u64) {
         self.late_limit = Some(limit_us);
+    }
+
+    /// Records that the start was reached, and that only changes of these tables are needed.
+    pub(super) fn set_tables(&mut self, tables: TableSelection) {
+        if let Some(scope) = &mut self.known {
+            scope.tables = Some(tables).filter(|tables| !tables.selects_all());
+        }
     }
 
     /// Returns the contents of a log that is left out.
@@ -81,7 +92,16 @@ impl ReplayScope {
         if !contents.has_whole_transactions || name.is_some() && name == self.saved_log.as_ref() {
             return false;
         }
-        !self.has_stop(gtids, contents, name) && !self.may_select(gtids, contents, position)
+        let is_unneeded = self.changes_other_tables(contents) || !self.may_select(gtids, contents, position);
+        is_unneeded && !self.has_stop(gtids, contents, name)
+    }
+
+    /// Returns whether the log certainly changes none of the needed tables.
+    fn changes_other_tables(&self, contents: &ArchivedContents) -> bool {
+        self.tables.as_ref().is_some_and(|tables| {
+            !contents
+                .may_change_table(|database, table| tables.selects(database.as_bytes(), table.as_bytes()))
+        })
     }
 
     /// Returns whether the selection may stop in this log.
@@ -124,6 +144,7 @@ impl ReplayScope {
 mod tests {
     use binlog::gtid::GtidSet;
     use logs::ArchivedContents;
+    use sql::{TablePattern, TableSelection};
 
     use super::{ArchivedLogRule, LogListPosition};
     use crate::replay_progress::AppliedState;
@@ -162,6 +183,32 @@ mod tests {
         check(all(), "1-19", false, false);
         check(TransactionSelection { exclude: set("20"), ..all() }, "1-19", false, true);
         check(TransactionSelection { skip: 1, ..all() }, "1-20", false, false);
+    }
+
+    #[test]
+    fn logs_of_other_tables_are_left_out_from_the_start_on() {
+        let contents = |tables: Option<&[[&str; 2]]>| ArchivedContents {
+            gtids: Some(GtidSet::new()),
+            times: Some((100, 110)),
+            tables: tables.map(|tables| tables.iter().map(|names| names.map(str::to_owned)).collect()),
+            has_whole_transactions: true,
+            ..ArchivedContents::default()
+        };
+        let stop = SelectionStop::At(SelectionBound::Time(105_000_000));
+        let check = |pattern: &str, stop: Option<SelectionStop>, tables: Option<&[[&str; 2]]>, wanted| {
+            let start = Some(SelectionStart::At(SelectionBound::Time(0)));
+            let selection = TransactionSelection { start, stop, ..TransactionSelection::default() };
+            let mut rule = ArchivedLogRule::new(&selection, &AppliedState::default());
+            let patterns = vec![TablePattern::new(pattern.as_bytes())];
+            rule.set_tables(TableSelection { database: None, patterns });
+            let place = LogListPosition { number: 0, names: &[], is_leading: false };
+            let found = rule.known.as_ref().unwrap().can_leave_out(&contents(tables), place);
+            assert_eq!(found, wanted, "{pattern} {tables:?}");
+        };
+        check("d.t", None, Some(&[["d", "u"], ["e", "t"]]), true);
+        check("d.t", None, Some(&[["d", "u"], ["d", "t"]]), false);
+        check("d.t", Some(stop), Some(&[["d", "u"]]), false);
+        check("d.t", None, None, false);
     }
 
     #[test]

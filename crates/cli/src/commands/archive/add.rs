@@ -3,30 +3,34 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::Duration;
+use std::sync::Arc;
 
 use anyhow::{Context, anyhow, bail};
-use archive::{Manifest, MissingDirectory};
+use archive::{Archive, Manifest, MissingDirectory};
 use clap::Args;
-use logs::{find_running_server, is_received_store, parent_of};
+use logs::{Store, find_running_server, is_received_store, parent_of};
 use serde_json::json;
+#[cfg(feature = "columns")]
+use servers::{ServerAddress, SqlConnection};
 use tracing::warn;
 
+use super::archive_metrics::ARCHIVE_METRICS;
+use super::followed_logs::{FollowedLogArchiver, FollowedLogObserver, FollowedLogState};
 use super::log_archiver::{ArchiverObserver, ArchiverSettings, LastLogPolicy, LocalLogPolicy, LogArchiver};
-use super::{archive_directory, document, is_directory_of_logs, open_storage, text};
+use super::{document, is_directory_of_logs, open_storage, text};
+use crate::commands::receive::{ArchivingFigures, ArchivingState};
+#[cfg(feature = "columns")]
+use crate::connection_args::ConnectionArgs;
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
 use crate::global_args::GlobalArgs;
+use crate::http_site::HttpSite;
 use crate::interrupt;
 use crate::json_document::write_document;
-use crate::log_args::{InputLocation, LogArgs, add_advice};
+use crate::log_args::{InputLocation, LogArgs};
+use crate::metrics::MetricsArgs;
+use crate::metrics_registry::MetricsRegistry;
 use crate::progress::ByteProgress;
 use crate::screen;
-
-/// Interval at which a followed store is looked at.
-const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// Interval at which signals are looked for meanwhile.
-const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Arguments of `bintide archive` without another command.
 #[derive(Args, Debug)]
@@ -50,17 +54,37 @@ pub(super) struct ArchiveAddArgs {
     /// Print the manifests of the archived logs as one JSON document.
     #[arg(long, conflicts_with = "follow")]
     json: bool,
+    #[command(flatten)]
+    metrics: MetricsArgs,
+    #[cfg(feature = "columns")]
+    #[command(flatten)]
+    names: TableNameArgs,
 }
 
-/// Messages and result of a run of `bintide archive`.
+/// Options of the column names in change tables.
+#[cfg(feature = "columns")]
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Column names of change tables")]
+struct TableNameArgs {
+    /// Server that has the tables: source of the column names and ENUM texts that the logs do not have
+    /// (binlog_row_metadata=MINIMAL, the default of MySQL). mysql://USER@HOST:PORT/ or
+    /// mysql://USER@localhost/?socket=FILE; the account needs SELECT on the tables. The connection options below
+    /// complete this address, or are used instead of it.
+    #[arg(long, value_name = "SERVER", requires = "change_tables")]
+    schema: Option<String>,
+    #[command(flatten)]
+    connection: ConnectionArgs,
+}
+
+/// Messages and result of a run of `bintide archive` without `--follow`.
 struct ArchiveReport<'r> {
     command: &'r ArchiveAddArgs,
     global: &'r GlobalArgs,
     /// Progress of the present log.
     bar: Option<ByteProgress>,
+    figures: ArchivingFigures,
+    /// Manifests of the archived logs, for `--json`.
     archived: Vec<Manifest>,
-    /// Number of logs that were in the archive before.
-    present: u64,
 }
 
 /// Archives the logs.
@@ -68,12 +92,18 @@ pub(super) fn run(command: &ArchiveAddArgs, global: &GlobalArgs) -> CommandResul
     let Some(location) = &command.to else {
         return Err(CommandFailure::NotStarted(anyhow!("archive needs the archive's location: --to")));
     };
-    let directory = command.follow.then(|| command.inputs.store("--follow")).transpose()?;
+    command.metrics.check()?;
+    let followed = command.follow.then(|| command.inputs.store("--follow")).transpose()?;
+    if followed.is_none() && command.metrics.is_given() {
+        return Err(CommandFailure::NotStarted(anyhow!(
+            "--metrics, --metrics-file and --ready-lag require --follow"
+        )));
+    }
     let found = command.inputs.find_logs()?;
     found.check_indexes()?;
     let mut logs = Vec::new();
-    for location in found.locations {
-        match location {
+    for place in found.locations {
+        match place {
             InputLocation::File(path) => logs.push(path),
             InputLocation::Stdin => {
                 return Err(CommandFailure::NotStarted(anyhow!(
@@ -84,67 +114,77 @@ pub(super) fn run(command: &ArchiveAddArgs, global: &GlobalArgs) -> CommandResul
     }
     for log in &logs {
         let is_named = command.inputs.given().contains(log);
-        check_log(log, is_named).map_err(CommandFailure::NotStarted)?;
+        check_log(log, is_named, location).map_err(CommandFailure::NotStarted)?;
     }
-    check_location(location, &logs).map_err(CommandFailure::NotStarted)?;
     if command.then_remove {
         check_removal(&logs)?;
     }
     let archive = open_storage(location, MissingDirectory::Create)?;
-    let report = ArchiveReport { command, global, bar: None, archived: Vec::new(), present: 0 };
-    #[cfg(feature = "columns")]
-    let tables = super::table_writer(&archive, command.inputs.keyring(), command.tables)?;
-    let archiver = LogArchiver::new(archive, command.settings(), report);
-    #[cfg(feature = "columns")]
-    let archiver = archiver.with_tables(tables);
-    let mut archiver = archiver;
-    archiver.archive_all(&logs)?;
-    if let Some(mut store) = directory {
-        interrupt::set_runs_until_stopped();
-        while wait() {
-            store.refresh().map_err(|error| CommandFailure::Failed(add_advice(error)))?;
-            archiver.archive_all(store.logs())?;
+    match followed {
+        Some(store) => follow(command, archive, store, global),
+        None => {
+            let (bar, figures, archived) = (None, ArchivingFigures::default(), Vec::new());
+            let report = ArchiveReport { command, global, bar, figures, archived };
+            let mut archiver = command.archiver(archive, report, global)?;
+            archiver.archive_all(&logs)?;
+            archiver.observer.finish()
         }
     }
-    archiver.observer.finish()
 }
 
-/// Refuses a log that cannot be read from its start again, and a named log that is empty.
-fn check_log(log: &Path, is_named: bool) -> anyhow::Result<()> {
+/// Archives closed logs of a directory until the command is stopped.
+fn follow(command: &ArchiveAddArgs, archive: Archive, store: Store, global: &GlobalArgs) -> CommandResult {
+    interrupt::set_runs_until_stopped();
+    let state = ArchivingState::default();
+    let observer = FollowedLogObserver::new(state.clone(), global);
+    let archiver = FollowedLogArchiver::new(command.archiver(archive, observer, global)?, store);
+    let figures = state.clone();
+    let registry = MetricsRegistry::new().with(ARCHIVE_METRICS, move || figures.figures());
+    let _served = command.metrics.serve(HttpSite::new(registry, Arc::new(FollowedLogState(state))))?;
+    archiver.run(global)
+}
+
+/// Refuses a log that cannot be read from its start again, a named log that is empty, and an archive in the directory of
+/// the log: commands that are given the directory would read the archive in place of the logs.
+fn check_log(log: &Path, is_named: bool, location: &str) -> anyhow::Result<()> {
     let name = log.display();
     if fs::metadata(log).is_ok_and(|found| !found.is_file()) {
         bail!("{name} is not a regular file: expected a log");
     }
     if is_named && fs::metadata(log).is_ok_and(|found| found.len() == 0) {
-        bail!("{name} is empty: expected a log. Omit it, or give a complete copy of the log");
+        bail!("{name} is empty: expected a log. Leave it out, or give a whole copy of the log");
+    }
+    if is_directory_of_logs(location, parent_of(log)) {
+        bail!(
+            "{location} is the directory of {name}: give the archive a directory of its own, such as {location}/archive"
+        );
     }
     Ok(())
 }
 
-/// Refuses an archive in the directory of a log: commands that are given the directory would read the archive in place
-/// of the logs.
-fn check_location(location: &str, logs: &[PathBuf]) -> anyhow::Result<()> {
-    let archive = archive_directory(location);
-    match logs.iter().find(|log| is_directory_of_logs(archive.as_deref(), parent_of(log))) {
-        Some(log) => bail!(
-            "{location} is the directory of {}: give the archive a directory of its own, such as {location}/archive",
-            log.display()
-        ),
-        None => Ok(()),
-    }
-}
-
-/// Waits for the next check of the store. Returns false once the run must stop.
-fn wait() -> bool {
-    let mut left = POLL_INTERVAL;
-    while !left.is_zero() && !interrupt::is_stop_requested() {
-        thread::sleep(SIGNAL_INTERVAL);
-        left = left.saturating_sub(SIGNAL_INTERVAL);
-    }
-    !interrupt::is_stop_requested()
-}
-
 impl ArchiveAddArgs {
+    /// Returns the archiver with the settings of the options.
+    #[cfg_attr(
+        not(feature = "columns"),
+        expect(unused_variables, reason = "only change tables need a server")
+    )]
+    fn archiver<O: ArchiverObserver>(
+        &self,
+        archive: Archive,
+        observer: O,
+        global: &GlobalArgs,
+    ) -> Result<LogArchiver<O>, CommandFailure> {
+        #[cfg(feature = "columns")]
+        let tables = {
+            let servers = self.names.servers(self, global)?;
+            super::table_writer(&archive, self.inputs.keyring(), self.tables, servers)?
+        };
+        let archiver = LogArchiver::new(archive, self.settings(), observer);
+        #[cfg(feature = "columns")]
+        let archiver = archiver.with_tables(tables);
+        Ok(archiver)
+    }
+
     fn settings(&self) -> ArchiverSettings {
         ArchiverSettings {
             keyring: self.inputs.keyring(),
@@ -152,6 +192,32 @@ impl ArchiveAddArgs {
             local_logs: if self.then_remove { LocalLogPolicy::Remove } else { LocalLogPolicy::Keep },
             last_log: if self.follow { LastLogPolicy::ReadAtRest } else { LastLogPolicy::Read },
         }
+    }
+}
+
+#[cfg(feature = "columns")]
+impl TableNameArgs {
+    /// Returns the server with the column names, if one is given.
+    fn servers(
+        &self,
+        command: &ArchiveAddArgs,
+        global: &GlobalArgs,
+    ) -> Result<Vec<ServerAddress>, CommandFailure> {
+        if self.schema.is_none() && !self.connection.names_server() {
+            return Ok(Vec::new());
+        }
+        if !command.tables.change_tables {
+            return Err(CommandFailure::NotStarted(anyhow!(
+                "a server is given, but no --change-tables: only their column names come from a server"
+            )));
+        }
+        let address = self.connection.address(self.schema.as_deref(), "--schema", global)?;
+        // A service waits for its server.
+        if !command.follow {
+            let opened = SqlConnection::open(&address).context("--schema");
+            opened.map_err(CommandFailure::NotStarted)?;
+        }
+        Ok(vec![address])
     }
 }
 
@@ -172,18 +238,19 @@ impl ArchiverObserver for ArchiveReport<'_> {
         }
         text::warn_kept(log, &manifest);
         text::warn_missing_tables(log, &manifest);
-        self.archived.push(manifest);
+        self.figures.add(manifest.size, manifest.stored_size());
+        if self.command.json {
+            self.archived.push(manifest);
+        }
     }
 
     fn present(&mut self, _: &Path) {
         self.bar = None;
-        self.present += 1;
+        self.figures.present += 1;
     }
 
     fn left_open(&mut self, log: &Path) {
-        if !self.command.follow {
-            warn!("{} is still open: it is archived once its server has closed it", log.display());
-        }
+        warn!("{} is still open: it is archived once its server has closed it", log.display());
     }
 }
 
@@ -192,10 +259,10 @@ impl ArchiveReport<'_> {
         self.bar = None;
         if self.command.json {
             let manifests: Vec<_> = self.archived.iter().map(document).collect();
-            let document = json!({ "archived": manifests, "already_archived": self.present });
+            let document = json!({ "archived": manifests, "already_archived": self.figures.present });
             write_document(&mut io::stdout().lock(), &document)?;
-        } else if !self.global.quiet && self.archived.len() != 1 {
-            screen::write_line(text::archived_sum(&self.archived, self.present));
+        } else if !self.global.quiet && self.figures.logs != 1 {
+            screen::write_line(text::archived_sum(&self.figures));
         }
         Ok(CommandVerdict::Success)
     }

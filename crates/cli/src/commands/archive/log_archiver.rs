@@ -123,6 +123,11 @@ impl<O: ArchiverObserver> LogArchiver<O> {
         self
     }
 
+    /// Returns the logs among these that are not known to be archived.
+    pub(super) fn unfinished(&self, logs: &[PathBuf]) -> Vec<PathBuf> {
+        logs.iter().filter(|log| !self.finished.contains(*log)).cloned().collect()
+    }
+
     /// Archives all closed logs among these.
     pub(super) fn archive_all(&mut self, logs: &[PathBuf]) -> Result<(), CommandFailure> {
         // Forget logs that have disappeared, because their number is unlimited.

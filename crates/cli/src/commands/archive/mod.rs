@@ -1,7 +1,10 @@
 //! `bintide archive`: logs on object storage or in a directory, compressed, and restored byte for byte.
 
 mod add;
+mod archive_metrics;
+mod archiver_thread;
 mod choice;
+mod followed_logs;
 mod log_archiver;
 mod prune;
 mod received_logs;
@@ -24,20 +27,20 @@ use archive::{
 use clap::{Args, Subcommand};
 use nix::sys::stat::{Mode, umask};
 use serde_json::{Value, json};
+#[cfg(feature = "columns")]
+use servers::ServerAddress;
 use tracing::error;
 
-pub(crate) use crate::commands::archive::received_logs::{
-    ArchivedLogCheck, ArchiverShutdown, ReceivedLogArchiver, RunningArchiver,
-};
+pub(crate) use crate::commands::archive::archiver_thread::{ArchiverShutdown, RunningArchiver};
+pub(crate) use crate::commands::archive::received_logs::{ArchivedLogs, ReceivedLogArchiver};
 #[cfg(feature = "columns")]
 pub(crate) use crate::commands::archive::table_writer::ChangeTableArgs;
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict, ErrorAdvice};
 use crate::global_args::GlobalArgs;
-use crate::log_args::FILES_HELP;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
-  Archive the closed logs of a directory in S3, and then delete the logs:
+  Archive the closed logs of a directory in S3, and delete them then:
       bintide archive /backup/db1 --to s3://backups/db1 --then-remove
   Archive each log as soon as its server has closed it, until Ctrl-C:
       bintide archive /backup/db1 --to s3://backups/db1 --follow
@@ -51,22 +54,22 @@ Examples:
       bintide archive ls s3://backups/db1 \\
           --start-datetime '2026-11-22 14:00:00' \\
           --stop-datetime '2026-11-22 15:00:00'
-  Verify that all archived logs can be restored byte for byte:
+  Verify that each archived log comes back byte for byte, without writing it:
       bintide archive verify s3://backups/db1
   Restore two logs:
       bintide archive restore s3://backups/db1 --to /restore \\
           binlog.000012 binlog.000013
-  Show the archived logs that are older than a year and would be deleted:
+  Show which archived logs are older than a year, and would be deleted:
       bintide archive prune s3://backups/db1 --keep 52w --dry-run
 
 Credentials come from the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY,
 AWS_REGION, AWS_ENDPOINT_URL), from ~/.aws, or from the machine. Commands that
-read logs can also read an archive, such as bintide stats s3://backups/db1.";
+read logs read an archive too, such as bintide stats s3://backups/db1. Use a
+separate prefix for each server.";
 
 /// Arguments of `bintide archive`.
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
-#[command(mut_arg("logs", |arg| arg.help(FILES_HELP)))]
 pub(crate) struct ArchiveArgs {
     #[command(subcommand)]
     action: Option<ArchiveAction>,
@@ -135,15 +138,10 @@ fn open_storage(location: &str, missing: MissingDirectory) -> Result<Archive, Co
     storage.map(Archive::new).map_err(|error| CommandFailure::NotStarted(anyhow!(error)))
 }
 
-/// Returns the directory of an archive without symbolic links; `None` if the location is an object store, or no such
-/// directory exists yet.
-fn archive_directory(location: &str) -> Option<PathBuf> {
-    fs::canonicalize(location).ok()
-}
-
-/// Returns whether the directory of an archive is the directory of its logs.
-fn is_directory_of_logs(archive: Option<&Path>, logs: &Path) -> bool {
-    archive.is_some_and(|archive| fs::canonicalize(logs).is_ok_and(|logs| logs == archive))
+/// Returns whether the location of an archive is the directory of its logs.
+fn is_directory_of_logs(location: &str, logs: &Path) -> bool {
+    let directory = fs::canonicalize(location).ok();
+    directory.is_some_and(|directory| fs::canonicalize(logs).ok() == Some(directory))
 }
 
 /// Denies other users access to the files that this process creates: logs contain the data of tables.
@@ -199,17 +197,18 @@ impl io::Write for DigestWriter<'_> {
     }
 }
 
-/// Creates the writer of change tables, if they are requested.
+/// Creates the writer of change tables, if they are requested. `servers` have the column names that logs lack.
 #[cfg(feature = "columns")]
 fn table_writer(
     archive: &Archive,
     keyring: Option<PathBuf>,
     options: ChangeTableArgs,
+    servers: Vec<ServerAddress>,
 ) -> Result<Option<table_writer::ChangeTableWriter>, CommandFailure> {
     if !options.change_tables {
         return Ok(None);
     }
-    let writer = table_writer::ChangeTableWriter::new(archive.clone(), keyring, options);
+    let writer = table_writer::ChangeTableWriter::new(archive, keyring, options, servers);
     let context =
         || "could not create a temporary directory for the change tables: set TMPDIR to another directory";
     writer.with_context(context).map(Some).map_err(CommandFailure::NotStarted)

@@ -10,6 +10,7 @@ use tracing::warn;
 
 use super::choice::{ChoiceArgs, ChosenLogs};
 use super::{damaged_document, document, report_damaged};
+use crate::commands::receive::ArchivingFigures;
 use crate::exit::CommandResult;
 use crate::global_args::GlobalArgs;
 use crate::json_document::write_document;
@@ -83,10 +84,14 @@ pub(super) fn archived_line(log: &Path, manifest: &Manifest) -> String {
 }
 
 /// Returns the line about all logs of a run.
-pub(super) fn archived_sum(manifests: &[Manifest], present: u64) -> String {
-    let (size, archived) = sizes(manifests);
-    let logs = counted(manifests.len() as u64, "log");
-    format!("{logs} archived, {} of {}; {present} already in the archive", bytes(archived), bytes(size))
+pub(super) fn archived_sum(figures: &ArchivingFigures) -> String {
+    let ArchivingFigures { bytes_from, bytes_to, present, .. } = figures;
+    let logs = counted(figures.logs, "log");
+    format!(
+        "{logs} archived, {} of {}; {present} already in the archive",
+        bytes(*bytes_to),
+        bytes(*bytes_from)
+    )
 }
 
 /// Warns of parts that could not be taken apart.

@@ -4,12 +4,16 @@ mod text;
 
 use std::io::{self, Write};
 
-use anyhow::anyhow;
+use anyhow::{Context, anyhow};
 use clap::Args;
-use list::history::{HistoryBeginning, HistoryGaps, HistorySettings, RowHistory, row_history};
+use list::history::{
+    HistoryBeginning, HistoryGap, HistoryGaps, HistorySettings, RowHistory, TableCompletion, row_history,
+};
 use list::{ListError, ListSource, RowCondition};
 use tracing::warn;
 
+use crate::column_name_source::query_table;
+use crate::connection_args::ConnectionArgs;
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict, ErrorAdvice};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
@@ -22,7 +26,10 @@ pub(crate) const EXAMPLES: &str = "\
 Examples:
   All changes of one row, from its INSERT on:
       bintide history --table shop.orders --where id=4711 /var/lib/mysql
-  The same for a log without column names (binlog_row_metadata=MINIMAL):
+  The same for logs without column names (binlog_row_metadata=MINIMAL): take the
+  names from a server, or use the number of the column:
+      bintide history --table shop.orders --where id=4711 \\
+          --schema mysql://reader@db1/ /var/lib/mysql
       bintide history --table shop.orders --where @1=4711 /var/lib/mysql
   A row with two key columns, as JSON lines:
       bintide history --table shop.items --where order=4711 --where line=2 \\
@@ -46,6 +53,22 @@ pub(crate) struct HistoryArgs {
     /// Print one JSON line for each change.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    names: HistoryNameArgs,
+}
+
+/// Options of column names.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Column names")]
+struct HistoryNameArgs {
+    /// Server that has the table: source of the column names, key and ENUM texts that the logs do not have
+    /// (binlog_row_metadata=MINIMAL, the default of MySQL). mysql://USER@HOST:PORT/ or
+    /// mysql://USER@localhost/?socket=FILE; the account needs SELECT on the table. The connection options below
+    /// complete this address, or are used instead of it.
+    #[arg(long, value_name = "SERVER")]
+    schema: Option<String>,
+    #[command(flatten)]
+    connection: ConnectionArgs,
 }
 
 /// Database and table.
@@ -76,7 +99,9 @@ pub(crate) fn run(command: &HistoryArgs, global: &GlobalArgs) -> CommandResult {
     warn_of_gaps(&history.gaps);
     warn_of_missing_logs(&history, &found);
     let TableName { database, table } = &command.table;
+    let is_unread = history.gaps.listed.iter().any(|gap| matches!(gap, HistoryGap::OtherColumns { .. }));
     match (history.entries.is_empty(), history.has_table) {
+        (true, false) if is_unread => {}
         (true, true) => warn!("the logs have no change of this row of {database}.{table}"),
         (true, false) => warn!("the logs have no change of any row of {database}.{table}"),
         (false, _) => {}
@@ -128,6 +153,7 @@ fn find(command: &HistoryArgs, found: &InputLogs, global: &GlobalArgs) -> Result
     let mut settings = HistorySettings::new(sources(found)?, database.as_bytes(), table.as_bytes());
     settings.conditions.clone_from(&command.conditions);
     settings.keyring.clone_from(&found.keyring);
+    settings.completion = command.names.completion(&command.table, global)?;
     let mut progress = ByteProgress::new(global, found.bytes_total);
     let (sizes, mut bytes_begun) = (sizes(found), 0);
     let mut watch = |log: usize| {
@@ -136,6 +162,28 @@ fn find(command: &HistoryArgs, found: &InputLogs, global: &GlobalArgs) -> Result
         interrupt::stop_flow()
     };
     row_history(&settings, &mut watch).map_err(failure)
+}
+
+impl HistoryNameArgs {
+    /// Returns the column names of a table on the server, if a server is given.
+    fn completion(
+        &self,
+        TableName { database, table }: &TableName,
+        global: &GlobalArgs,
+    ) -> Result<Option<TableCompletion>, CommandFailure> {
+        if self.schema.is_none() && !self.connection.names_server() {
+            return Ok(None);
+        }
+        let address = self.connection.address(self.schema.as_deref(), "--schema", global)?;
+        let found = query_table(&address, database, table).context("--schema");
+        let schema = found.map_err(CommandFailure::NotStarted)?.ok_or_else(|| {
+            CommandFailure::NotStarted(anyhow!(
+                "--schema: the server has no table {database}.{table}, or the account may not read it: grant SELECT on \
+                 it, or omit --schema and use the column's number in --where: @N=VALUE"
+            ))
+        })?;
+        Ok(Some(TableCompletion::new(move |table| schema.complete(table))))
+    }
 }
 
 /// Returns the logs, which must be files because they are read backward.
@@ -168,7 +216,10 @@ fn failure(error: ListError) -> CommandFailure {
     CommandFailure::Failed(match error {
         ListError::Log(cause) => add_advice(cause),
         ListError::NoColumnNames { .. } => {
-            anyhow::Error::new(error).context(ErrorAdvice("use the column's number in --where: @N=VALUE"))
+            anyhow::Error::new(error).context(ErrorAdvice(
+                "take the names from a server that has the table: --schema mysql://USER@HOST/; or use the column's \
+                 number in --where: @N=VALUE",
+            ))
         }
         ListError::Event { .. } | ListError::Payload { .. } => {
             anyhow::Error::new(error).context(ErrorAdvice("run bintide verify for details"))

@@ -1,6 +1,8 @@
 //! State of an archive that receives closed logs, for metrics, health and the result.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+#[cfg(feature = "archive")]
+use std::time::{Duration, SystemTime};
 
 use crate::units::counted;
 
@@ -15,10 +17,31 @@ pub(crate) struct ArchivingFigures {
     pub(crate) bytes_to: u64,
     /// Failed attempts, which are repeated.
     pub(crate) failures: u64,
+    /// Logs that were in the archive before.
+    #[cfg(feature = "archive")]
+    pub(crate) present: u64,
     /// Closed logs that are not archived yet.
     pub(crate) waiting: u64,
+    /// Time of the last change of the oldest log that waits, if known.
+    #[cfg(feature = "archive")]
+    pub(crate) waiting_since: Option<SystemTime>,
     /// Error of the last attempt; `None` if it succeeded.
     pub(crate) error: Option<String>,
+}
+
+#[cfg(feature = "archive")]
+impl ArchivingFigures {
+    /// Counts a log that was archived.
+    pub(crate) const fn add(&mut self, size: u64, stored_size: u64) {
+        self.logs += 1;
+        self.bytes_from += size;
+        self.bytes_to += stored_size;
+    }
+
+    /// Returns the time since the last change of the oldest log that waits.
+    pub(crate) fn lag(&self) -> Option<Duration> {
+        self.waiting_since.map(|since| since.elapsed().unwrap_or_default())
+    }
 }
 
 /// State of an archive, shared between threads.

@@ -28,6 +28,8 @@ use wire::{PacketCompression, ReplicaEnd, SemiSync};
 
 #[cfg(feature = "archive")]
 use crate::commands::archive::{ArchiverShutdown, ReceivedLogArchiver, RunningArchiver};
+#[cfg(feature = "archive")]
+pub(crate) use crate::commands::receive::archiving_state::ArchivingFigures;
 pub(crate) use crate::commands::receive::archiving_state::ArchivingState;
 pub(crate) use crate::commands::receive::receive_beside::receive_beside;
 pub(crate) use crate::commands::receive::receive_display::ReceiveDisplay;
@@ -167,6 +169,8 @@ pub(crate) fn run(command: &ReceiveArgs, global: &GlobalArgs) -> CommandResult {
     #[cfg(feature = "archive")]
     let archiver =
         command.archiving.open(&command.source, &command.directory, &settings.control, archiving.clone())?;
+    #[cfg(all(feature = "archive", feature = "columns"))]
+    let archiver = command.archiving.with_tables(archiver, &addresses)?;
     let display = Arc::new(ReceiveDisplay::new(global));
     let (receiver, store) = LogReceiver::open(settings, addresses, options, display.clone())?;
     if display.shows_gtids() {
@@ -209,7 +213,8 @@ impl ReceivedArchiveArgs {
         self.archive.is_some()
     }
 
-    /// Opens the archive of `--archive` for the logs received into a directory.
+    /// Opens the archive of `--archive` for the logs received into a directory. Change tables are requested separately,
+    /// with `with_tables`.
     pub(crate) fn open(
         &self,
         source: &SourceArgs,
@@ -230,10 +235,17 @@ impl ReceivedArchiveArgs {
                  --compress: logs become smaller in the archive"
             )));
         }
-        let archiver = ReceivedLogArchiver::open(location, directory, control, state)?;
-        #[cfg(feature = "columns")]
-        let archiver = archiver.with_tables(self.tables)?;
-        Ok(Some(archiver))
+        ReceivedLogArchiver::open(location, directory, control, state).map(Some)
+    }
+
+    /// Makes the archiver write change tables, if they are requested.
+    #[cfg(feature = "columns")]
+    pub(crate) fn with_tables(
+        &self,
+        archiver: Option<ReceivedLogArchiver>,
+        sources: &[ServerAddress],
+    ) -> Result<Option<ReceivedLogArchiver>, CommandFailure> {
+        archiver.map(|archiver| archiver.with_tables(self.tables, sources)).transpose()
     }
 }
 

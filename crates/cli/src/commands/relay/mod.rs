@@ -221,6 +221,8 @@ fn receive_and_serve(command: &RelayArgs, directory: &Path, global: &GlobalArgs)
     let options = command.source.link_options(cancel.clone());
     let display = Arc::new(ReceiveDisplay::without_progress(global));
     let addresses = command.source.addresses(global)?;
+    #[cfg(all(feature = "archive", feature = "columns"))]
+    let archiver = command.archiving.with_tables(archiver, &addresses)?;
     let sources = Mutex::new(addresses.clone());
     let (mut receiver, store) = LogReceiver::open(settings, addresses, options, display.clone())?;
     receiver.read_stored_gtids();

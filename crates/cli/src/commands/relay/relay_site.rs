@@ -108,7 +108,7 @@ impl RelaySite {
     /// Returns the document of the page: the rows of the relay's own tables.
     fn document(&self) -> Value {
         let readiness = self.readiness();
-        let mut document = json!({ "bintide": env!("CARGO_PKG_VERSION"), "time_ms": now_ms(),
+        let mut document = json!({ "version": 1, "bintide": env!("CARGO_PKG_VERSION"), "time_ms": now_ms(),
             "ready": readiness.is_ok(), "not_ready_reason": readiness.err() });
         let Some(ServingState { facts, face, address, .. }) = self.serving.get() else { return document };
         let server = facts.server();

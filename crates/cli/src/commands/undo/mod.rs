@@ -16,7 +16,8 @@ use anyhow::{Context, anyhow};
 use binlog::events::TableMap;
 use binlog::gtid::GtidSet;
 use binlog::{
-    DecodeError, EventFormat, Flavour, PayloadOpener, RowChange, TransactionId, TransactionVerb, ZstdLevel,
+    DecodeError, EventFormat, Flavour, PayloadOpener, RowChange, Table, TransactionId, TransactionVerb,
+    ZstdLevel,
 };
 use clap::Args;
 use inspect::stats::StatsSelection;
@@ -25,12 +26,14 @@ use list::{RowCondition, RowConditions, RowTest};
 use logs::{GtidSelection, ServerIdentity};
 use mysql_target::LoggedActions;
 use replay::{
-    ApplyPlan, ApplyStep, RowEvents, SelectionChoice, SourceStatement, TransactionHead, TransactionSelection,
-    TransactionSelector, TransactionShape, TransactionSource,
+    AppliedState, ApplyPlan, ApplyStep, RowEvents, SelectionChoice, SourceStatement, TransactionHead,
+    TransactionSelection, TransactionSelector, TransactionShape, TransactionSource,
 };
 use rewrite::{RewriteError, StagedFile};
-use servers::ServerAddress;
-use sql::{StatementKind, TablePattern, TableSelection, classify_statement, is_account_statement};
+use servers::{ConnectionError, ServerAddress};
+use sql::{
+    StatementKind, TablePattern, TableSelection, classify_statement, first_word, is_account_statement,
+};
 use tracing::{info, warn};
 use undo::{
     CollectError, ForeignKeyActions, InverseCollector, InverseCounts, InverseLog, InverseLogError,
@@ -39,6 +42,7 @@ use undo::{
 
 use self::gap_check::GapCheck;
 use self::script::ScriptColumns;
+use crate::column_name_source::ServerDefinitions;
 use crate::connection_args::ConnectionArgs;
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict, ErrorAdvice};
 use crate::global_args::GlobalArgs;
@@ -148,6 +152,16 @@ enum UndoDestination {
     Target(ServerAddress),
 }
 
+impl UndoDestination {
+    /// Returns the source of column names that the logs lack.
+    fn definitions(&self) -> Option<ServerDefinitions> {
+        match self {
+            Self::Script(Some(server)) | Self::Target(server) => Some(ServerDefinitions::new(server.clone())),
+            Self::Log | Self::Script(None) => None,
+        }
+    }
+}
+
 /// Options that choose row changes.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Row changes")]
@@ -160,7 +174,8 @@ struct UndoRowArgs {
     #[arg(long, value_name = "DB", value_parser = parse_database)]
     database: Option<String>,
     /// Undo only changes of rows with this value before or after the change: COLUMN=VALUE, or @N=VALUE for the Nth
-    /// column. Repeatable: all values must match.
+    /// column. Repeatable: all values must match. Column names that the log does not have are read from the server of
+    /// --to.
     #[arg(long = "where", value_name = "COLUMN=VALUE", value_parser = parse_row_condition)]
     conditions: Vec<RowCondition>,
 }
@@ -174,7 +189,8 @@ pub(crate) fn run(command: &UndoArgs, global: &GlobalArgs) -> CommandResult {
     command.temporary.limit();
     command.check()?;
     let destination = command.output.destination(global)?;
-    let Some(CollectedInverse { collector, format }) = collect(command, global)? else {
+    let Some(CollectedInverse { collector, format }) = collect(command, destination.definitions(), global)?
+    else {
         return Ok(CommandVerdict::Success);
     };
     let counts = collector.counts();
@@ -336,37 +352,37 @@ struct CollectedInverse {
 }
 
 /// Collects the inverse, and the format of the newest undone log. Returns `None` when interrupted.
-fn collect(command: &UndoArgs, global: &GlobalArgs) -> Result<Option<CollectedInverse>, CommandFailure> {
+fn collect(
+    command: &UndoArgs,
+    definitions: Option<ServerDefinitions>,
+    global: &GlobalArgs,
+) -> Result<Option<CollectedInverse>, CommandFailure> {
     let mut found = command.inputs.find_logs()?;
     found.check_indexes()?;
     let selection = command.selection.selection()?;
     let gtids = GtidSelection { included: command.gtid.clone(), excluded: None };
     leave_out_archived(&mut found, &selection, &gtids);
     let mut source = TransactionSource::new(found.replay_logs(), found.keyring.clone(), TRANSACTION_MEMORY);
+    source.leave_out_logs(&selection, &AppliedState::default()).map_err(failed)?;
     let mut selector = TransactionSelector::new(&selection, source.log_names())
         .map_err(|error| CommandFailure::NotStarted(error.into()))?;
     let conditions = RowConditions::new(command.rows.conditions.clone());
-    let collector = InverseCollector::new(&env::temp_dir(), INVERSE_MEMORY);
-    let collector = collector.context("could not prepare a temporary file")?;
-    let opener = source.opener();
-    let (tables, format) = (command.rows.tables(), None);
-    let selects_rows = command.rows.selects_rows();
-    let unmatched = (0..tables.patterns.len()).collect();
-    let mut undo = UndoCollector {
-        tables: &tables,
-        conditions: &conditions,
-        selects_rows,
-        collector,
-        opener,
-        format,
-        unmatched,
-    };
+    let tables = command.rows.tables();
+    let mut undo = UndoCollector::new(&tables, &conditions, definitions, source.opener())?;
     let mut progress = ByteProgress::new(global, found.bytes_total);
     // With `--gtid`, gaps do not matter: undo refuses logs that lack a chosen transaction.
     let gaps = if command.gtid.is_none() { found.gaps() } else { Vec::new() };
     let mut gap_check = GapCheck::new(gaps, &selection);
     let mut found_gtids = GtidSet::new();
-    while let Some(found) = source.next_found().map_err(failed)? {
+    // All transactions of `--gtid` must be found, whatever tables they change.
+    let mut needed_tables = Some(tables.clone()).filter(|_| command.gtid.is_none());
+    loop {
+        if selector.has_started()
+            && let Some(tables) = needed_tables.take()
+        {
+            source.leave_out_other_tables(tables);
+        }
+        let Some(found) = source.next_found().map_err(failed)? else { break };
         if interrupt::is_stop_requested() {
             return Ok(None);
         }
@@ -394,12 +410,11 @@ fn collect(command: &UndoArgs, global: &GlobalArgs) -> Result<Option<CollectedIn
     Ok(Some(CollectedInverse { collector: undo.collector, format: undo.format }))
 }
 
-/// Leaves out archived logs without any transaction to undo. A start, a stop and a number of transactions to skip need
-/// all logs.
+/// Leaves out archived logs without a transaction of `--gtid`. A start, a stop and a number of transactions to skip need
+/// other logs, too.
 fn leave_out_archived(found: &mut InputLogs, selection: &TransactionSelection, gtids: &GtidSelection) {
     if selection.start.is_none() && selection.stop.is_none() && selection.skip == 0 {
-        let gtids = GtidSelection { excluded: Some(selection.exclude.clone()), ..gtids.clone() };
-        found.leave_out_archived(&StatsSelection { gtids, ..StatsSelection::default() });
+        found.leave_out_archived(&StatsSelection { gtids: gtids.clone(), ..StatsSelection::default() });
     }
 }
 
@@ -427,8 +442,8 @@ fn failed(error: replay::ReplayError) -> CommandFailure {
 struct UndoCollector<'c> {
     tables: &'c TableSelection,
     conditions: &'c RowConditions,
-    /// True if not all row changes of a transaction are undone.
-    selects_rows: bool,
+    /// Source of column names that the logs lack.
+    definitions: Option<ServerDefinitions>,
     collector: InverseCollector,
     opener: PayloadOpener,
     /// Format of the last event with a chosen row change.
@@ -437,7 +452,19 @@ struct UndoCollector<'c> {
     unmatched: BTreeSet<usize>,
 }
 
-impl UndoCollector<'_> {
+impl<'c> UndoCollector<'c> {
+    fn new(
+        tables: &'c TableSelection,
+        conditions: &'c RowConditions,
+        definitions: Option<ServerDefinitions>,
+        opener: PayloadOpener,
+    ) -> Result<Self, CommandFailure> {
+        let collector = InverseCollector::new(&env::temp_dir(), INVERSE_MEMORY);
+        let collector = collector.context("could not prepare a temporary file")?;
+        let unmatched = (0..tables.patterns.len()).collect();
+        Ok(Self { tables, conditions, definitions, collector, opener, format: None, unmatched })
+    }
+
     /// Warns of each `--table` that matches no changed table.
     fn warn_unmatched(&self) {
         for pattern in self.unmatched.iter().filter_map(|number| self.tables.patterns.get(*number)) {
@@ -506,12 +533,12 @@ impl UndoCollector<'_> {
         head: &TransactionHead,
     ) -> Result<(), CommandFailure> {
         // Row changes of a table are undone back to the empty table.
-        let is_creation = statement.sql.get(..6).is_some_and(|word| word.eq_ignore_ascii_case(b"CREATE"));
+        let is_creation = first_word(&statement.sql) == "CREATE";
         let is_savepoint = TransactionVerb::of(&statement.sql) == TransactionVerb::Savepoint;
         let is_harmless = match classify_statement(&statement.sql) {
             _ if is_savepoint => true,
             _ if is_account_statement(&statement.sql) && !self.tables.selects_all() => true,
-            _ if is_creation => self.selects_rows,
+            _ if is_creation => !self.tables.selects_all() || !self.conditions.is_empty(),
             StatementKind::Tables(tables) => {
                 let is_selected = |table: &sql::TableReference| {
                     let database = table.database.as_deref().unwrap_or(&statement.default_database);
@@ -538,9 +565,10 @@ impl UndoCollector<'_> {
             tables: self.tables,
             unmatched: &mut self.unmatched,
             conditions: self.conditions,
+            definitions: self.definitions.as_mut(),
             format: &rows.format,
             test: None,
-            lacks_names: false,
+            unnamed: None,
         };
         let counts = self.collector.counts();
         for event in rows.events() {
@@ -548,11 +576,8 @@ impl UndoCollector<'_> {
                 .push(&event, &rows.format, &mut choice)
                 .map_err(|error| refuse_change(head, error))?;
         }
-        if choice.lacks_names {
-            let error = anyhow!("{head}: the log has no column names (binlog_row_metadata=MINIMAL)");
-            return Err(CommandFailure::Failed(
-                error.context(ErrorAdvice("use the column's number in --where: @N=VALUE")),
-            ));
+        if let Some(unnamed) = choice.unnamed {
+            return Err(CommandFailure::Failed(unnamed.into_error(head)));
         }
         if self.collector.counts() != counts {
             self.format = Some(Arc::clone(&rows.format));
@@ -583,11 +608,57 @@ struct UndoChoice<'c> {
     tables: &'c TableSelection,
     unmatched: &'c mut BTreeSet<usize>,
     conditions: &'c RowConditions,
+    definitions: Option<&'c mut ServerDefinitions>,
     format: &'c EventFormat,
     /// Test of the open event's table.
     test: Option<RowTest<'c>>,
-    /// True if a condition names a column, but the log has no column names.
-    lacks_names: bool,
+    /// Reason why a condition that names a column cannot be tested.
+    unnamed: Option<UnnamedColumns>,
+}
+
+/// Reason why the columns of a table have no names.
+enum UnnamedColumns {
+    /// The log has none, and no server is given.
+    Log,
+    /// The server does not have the table of this name, or its columns differ.
+    Server(String),
+    /// The server cannot be queried.
+    Query(ConnectionError),
+}
+
+impl UnnamedColumns {
+    fn into_error(self, head: &TransactionHead) -> anyhow::Error {
+        match self {
+            Self::Log => {
+                anyhow!("{head}: the log has no column names (binlog_row_metadata=MINIMAL)").context(ErrorAdvice(
+                    "use the column's number in --where: @N=VALUE; with --to, the names are read from the server",
+                ))
+            }
+            Self::Server(table) => anyhow!(
+                "{head}: the log has no column names (binlog_row_metadata=MINIMAL), and the server of --to has no \
+                 table {table} with the columns of the log"
+            )
+            .context(ErrorAdvice("use the column's number in --where: @N=VALUE")),
+            Self::Query(error) => anyhow::Error::new(error)
+                .context("could not read the definition of a table from the server of --to"),
+        }
+    }
+}
+
+impl<'c> UndoChoice<'c> {
+    /// Returns the test for the rows of a table, with the server's column names if the log has none.
+    fn test_of(&mut self, table: &Table) -> Result<RowTest<'c>, UnnamedColumns> {
+        if let Some(test) = self.conditions.test(table) {
+            return Ok(test);
+        }
+        let Some(definitions) = &mut self.definitions else { return Err(UnnamedColumns::Log) };
+        let completed = definitions.complete(table).map_err(UnnamedColumns::Query)?;
+        let test = completed.and_then(|table| self.conditions.test(&table));
+        test.ok_or_else(|| {
+            let [database, table] = [&table.database, &table.name].map(|name| String::from_utf8_lossy(name));
+            UnnamedColumns::Server(format!("{database}.{table}"))
+        })
+    }
 }
 
 impl RowChoice for UndoChoice<'_> {
@@ -607,10 +678,13 @@ impl RowChoice for UndoChoice<'_> {
 
     fn selects_row(&mut self, row: &RowChange<'_, '_>) -> Result<bool, DecodeError> {
         if self.test.is_none()
+            && self.unnamed.is_none()
             && let Some(image) = row.images().next()
         {
-            self.test = self.conditions.test(image.table());
-            self.lacks_names |= self.test.is_none();
+            match self.test_of(image.table()) {
+                Ok(test) => self.test = Some(test),
+                Err(unnamed) => self.unnamed = Some(unnamed),
+            }
         }
         self.test.as_ref().map_or(Ok(false), |test| test.passes(row, self.format))
     }
