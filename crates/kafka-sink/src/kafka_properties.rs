@@ -86,7 +86,8 @@ impl KafkaProperties {
     }
 }
 
-fn split(text: &str) -> Result<(&str, &str), KafkaPropertyError> {
+/// Splits `KEY=VALUE`.
+pub(crate) fn split(text: &str) -> Result<(&str, &str), KafkaPropertyError> {
     // The text may contain a secret.
     let malformed = || KafkaPropertyError::Malformed(text.chars().take(12).chain(['…']).collect());
     let (name, value) = text.split_once('=').ok_or_else(malformed)?;

@@ -172,8 +172,9 @@ impl KafkaSink {
         let batch_size = size_property(settings, "batch.size");
         let (producer, existing) = connect(&config, settings, state, batch_size)?;
         let is_stop_requested = settings.is_stop_requested;
+        let policy = settings.topics.clone();
         let mut topics =
-            TopicCatalogue::new(&settings.name, settings.topics, config.clone(), existing, is_stop_requested);
+            TopicCatalogue::new(&settings.name, policy, config.clone(), existing, is_stop_requested);
         let progress_topic = topics.progress_topic()?;
         if let Some(name) = &settings.dead_letters {
             topics.add_dead_letters(name, size_property(settings, "message.max.bytes"))?;

@@ -37,6 +37,7 @@ mod record_format;
 mod registry_settings;
 mod schema_registry;
 mod topic_catalogue;
+mod topic_config;
 mod topic_reader;
 mod transaction_committer;
 
@@ -49,3 +50,4 @@ pub use crate::kafka_state::{BrokerFigures, KafkaFigures, RegistryFigures, Share
 pub use crate::record_format::{RecordFormat, RecordFormats};
 pub use crate::registry_settings::{RegistrySettings, RegistrySettingsError};
 pub use crate::topic_catalogue::TopicPolicy;
+pub use crate::topic_config::TopicConfig;

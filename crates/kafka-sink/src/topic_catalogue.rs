@@ -14,6 +14,7 @@ use stream::{KeyedRecordKind, RecordTable};
 
 use crate::dead_letter::DeadLetterTopic;
 use crate::error::KafkaSinkError;
+use crate::topic_config::TopicConfig;
 
 /// Timeout of a request to create a topic.
 const ADMIN_TIMEOUT: Duration = Duration::from_secs(30);
@@ -36,7 +37,7 @@ const LOST_CODES: [RDKafkaErrorCode; 8] = [
 const NAME_SIZE_MAX: usize = 249;
 
 /// Treatment of topics that do not exist.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TopicPolicy {
     /// Create them.
     Create {
@@ -44,6 +45,8 @@ pub enum TopicPolicy {
         partitions: Option<u32>,
         /// Number of replicas of each partition; `None` for the default of the brokers.
         replication: Option<u32>,
+        /// Configuration of all topics but that of the progress.
+        config: TopicConfig,
     },
     /// Return an error.
     Require,
@@ -194,12 +197,11 @@ impl TopicCatalogue {
             return Ok(*number);
         }
         if !self.existing.contains(name) {
-            let TopicPolicy::Create { partitions, replication } = self.policy else {
+            let TopicPolicy::Create { partitions, replication, config } = &self.policy else {
                 return Err(KafkaSinkError::NoTopic { topic: name.to_owned() });
             };
-            let topic =
-                NewTopic::new(name, or_default(partitions), TopicReplication::Fixed(or_default(replication)));
-            self.create(&topic)?;
+            let replication = TopicReplication::Fixed(or_default(*replication));
+            self.create(&config.applied_to(NewTopic::new(name, or_default(*partitions), replication)))?;
         }
         Ok(self.add_existing(name))
     }
@@ -218,10 +220,10 @@ impl TopicCatalogue {
             self.check_compaction(&name)?;
             return Ok(self.add_existing(&name));
         }
-        let TopicPolicy::Create { replication, .. } = self.policy else {
+        let TopicPolicy::Create { replication, .. } = &self.policy else {
             return Err(KafkaSinkError::NoTopic { topic: name });
         };
-        let topic = NewTopic::new(&name, 1, TopicReplication::Fixed(or_default(replication)));
+        let topic = NewTopic::new(&name, 1, TopicReplication::Fixed(or_default(*replication)));
         // Short segments: only closed ones are compacted, and a run reads all that is left.
         let topic = topic.set("cleanup.policy", "compact").set("segment.bytes", "8388608");
         self.create(&topic.set("min.cleanable.dirty.ratio", "0.1"))?;
@@ -244,7 +246,7 @@ impl TopicCatalogue {
                 code => LOST_CODES.contains(&code),
             };
             if !is_transient || (self.is_stop_requested)() {
-                return Err(failed(code.to_string()));
+                return Err(failed(refusal_text(topic, code)));
             }
             thread::sleep(BACKOFF);
         }
@@ -287,6 +289,15 @@ impl TopicCatalogue {
 
     fn admin(&self) -> Result<AdminClient<DefaultClientContext>, KafkaError> {
         self.config.create()
+    }
+}
+
+/// Returns why the brokers do not create a topic. They do not name the property that they refuse.
+fn refusal_text(topic: &NewTopic<'_>, code: RDKafkaErrorCode) -> String {
+    let config: Vec<String> = topic.config.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    match code {
+        RDKafkaErrorCode::InvalidConfig => format!("{code}: {}", config.join(", ")),
+        code => code.to_string(),
     }
 }
 

@@ -15,7 +15,7 @@ use e2e::kafka_soak::{KafkaFault, KafkaSoak};
 use e2e::metrics;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use testkit::{KafkaBroker, Launch, SeededRandom, TestServer, free_port, seed_from_env};
+use testkit::{KafkaBroker, KafkaTopics, Launch, SeededRandom, TestServer, free_port, seed_from_env};
 
 /// Time limit of waits.
 const TIMEOUT: Duration = Duration::from_secs(90);
@@ -43,6 +43,16 @@ fn stream_all(broker: &KafkaBroker, source: &TestServer, more: &[&str]) -> Resul
     let ran = stream_to(broker, &arguments)?.output()?;
     let said = String::from_utf8_lossy(&ran.stderr).into_owned();
     ensure!(ran.status.success(), "{}: {said}", ran.status);
+    Ok(said)
+}
+
+/// Streams up to the end of the server's log, which fails. Returns the messages.
+fn stream_refused(broker: &KafkaBroker, source: &TestServer, more: &[&str]) -> Result<String> {
+    let from = from(source);
+    let arguments = [&["--from", &from, "--stop-at-end"][..], more].concat();
+    let ran = stream_to(broker, &arguments)?.output()?;
+    let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+    ensure!(!ran.status.success(), "{said}");
     Ok(said)
 }
 
@@ -79,6 +89,37 @@ fn topics_have_the_records_of_a_pipe() -> Result<()> {
     let second = compare_with_pipe(&broker, &source, KEYS)?;
     ensure!(second == first + 3, "{first} records, then {second}");
     Ok(())
+}
+
+/// Topics are created with the chosen properties, except for that of the progress, or they must exist.
+#[test]
+fn topics_have_the_chosen_properties() -> Result<()> {
+    let (broker, source) = (KafkaBroker::start(&[])?, source()?);
+    source.sql("insert into d.t (b) values ('one')")?;
+    let config = ["--topic-config=retention.ms=86400000", "--topic-config=cleanup.policy=compact,delete"];
+    stream_all(&broker, &source, &config)?;
+    let topics = KafkaTopics::new(&broker)?;
+    let check = |topic: &str, name: &str, expected: &str| {
+        let found = topics.property(topic, name)?;
+        ensure!(found.as_deref() == Some(expected), "{topic}: {name}={found:?}, expected {expected}");
+        Ok(())
+    };
+    for topic in ["bintide.d.t", "bintide.transaction", "bintide"] {
+        check(topic, "retention.ms", "86400000")?;
+        check(topic, "cleanup.policy", "compact,delete")?;
+    }
+    check("bintide.bintide-progress", "cleanup.policy", "compact")?;
+
+    let unknown = ["--name=unknown", "--topic-config=retention.mss=1"];
+    let said = stream_refused(&broker, &source, &unknown)?;
+    ensure!(said.contains("could not create the topic unknown") && said.contains("retention.mss=1"), "{said}");
+
+    source.sql("insert into d.no_key values (1)")?;
+    let said = stream_refused(&broker, &source, &["--require-topics"])?;
+    ensure!(said.contains("the topic bintide.d.no_key does not exist"), "{said}");
+    topics.create(&["bintide.d.no_key"], 1)?;
+    stream_all(&broker, &source, &["--require-topics"])?;
+    compare_with_pipe(&broker, &source, KEYS).map(drop)
 }
 
 /// Bintide, the broker and the source are stopped, also while a transaction that is too large for one transaction of

@@ -48,8 +48,11 @@ pub(super) struct KafkaArgs {
     #[arg(long, value_name = "NUMBER", requires = "to")]
     #[arg(value_parser = number_within::<u32>(1..=100))]
     replication: Option<u32>,
+    /// Property of topics that bintide creates, such as retention.ms=604800000. Can be repeated.
+    #[arg(long, value_name = "KEY=VALUE", requires = "to")]
+    topic_config: Vec<String>,
     /// Fail if a topic does not exist, instead of creating it.
-    #[arg(long, requires = "to", conflicts_with_all = ["partitions", "replication"])]
+    #[arg(long, requires = "to", conflicts_with_all = ["partitions", "replication", "topic_config"])]
     require_topics: bool,
     /// Write a record that is too large for its topic to this topic, in parts, instead of failing. Headers name its
     /// topic, its GTID and the error.
@@ -141,12 +144,16 @@ impl KafkaArgs {
 
     #[cfg(feature = "kafka")]
     fn settings(&self, to: &str, name: &str) -> Result<kafka_sink::KafkaSettings, anyhow::Error> {
-        use kafka_sink::{KafkaSettings, TopicPolicy};
+        use anyhow::Context as _;
+        use kafka_sink::{KafkaSettings, TopicConfig, TopicPolicy};
 
+        let mut config = TopicConfig::default();
+        self.topic_config.iter().try_for_each(|text| config.add(text)).context("--topic-config")?;
+        let (partitions, replication) = (self.partitions, self.replication);
         let connection = KafkaConnection { to, kafka: &self.kafka, kafka_file: self.kafka_file.as_deref() };
         let topics = match self.require_topics {
             true => TopicPolicy::Require,
-            false => TopicPolicy::Create { partitions: self.partitions, replication: self.replication },
+            false => TopicPolicy::Create { partitions, replication, config },
         };
         let settings = connection_settings(&connection, name, topics)?;
         let (dead_letters, formats, registry) = (self.dead_letter.clone(), self.formats(), self.registry()?);
