@@ -75,6 +75,31 @@ pub fn read_matching_topics(
     Ok(records)
 }
 
+/// Returns records as they would be without `--route`: each table in a topic of its own, without the field in its keys.
+///
+/// # Errors
+///
+/// Returns an error if a record without a key does not name its table.
+pub fn unrouted(records: Vec<TopicRecord>) -> Result<Vec<TopicRecord>> {
+    let unrouted = |mut record: TopicRecord| {
+        match &record.key {
+            Some(key) => {
+                if let Some((start, topic)) = key.split_once(",\"__dbz__physicalTableIdentifier\":\"") {
+                    record.topic = topic.strip_suffix("\"}").context("a malformed key")?.to_owned();
+                    record.key = Some(format!("{start}}}"));
+                }
+            }
+            None => {
+                let value: Value = serde_json::from_str(record.value.as_deref().context("an empty record")?)?;
+                let text = |name: &str| value["source"][name].as_str().context("no table");
+                record.topic = format!("{PREFIX}.{}.{}", text("db")?, text("table")?);
+            }
+        }
+        Ok(record)
+    };
+    records.into_iter().map(unrouted).collect()
+}
+
 /// Returns a command that streams to a broker.
 ///
 /// # Errors

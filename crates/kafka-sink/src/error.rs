@@ -45,8 +45,8 @@ pub enum KafkaSinkError {
     },
     /// A topic of two tables. Their records would overwrite each other in a compacted topic.
     #[error(
-        "the tables {first} and {second} have the same topic {topic}: exclude one of them, or write it with a --name of its \
-         own"
+        "the tables {first} and {second} have the same topic {topic}: exclude one of them, write it with a --name of its own, or \
+         send both to one topic with --route"
     )]
     SharedTopic {
         /// Name.
@@ -55,6 +55,14 @@ pub enum KafkaSinkError {
         first: String,
         /// Other table.
         second: String,
+    },
+    /// A route to a topic that has other records of the stream.
+    #[error("--route: the table {table} cannot use the topic {topic}, which has other records of this stream")]
+    ReservedTopic {
+        /// Name.
+        topic: String,
+        /// Table.
+        table: String,
     },
     /// A topic for dead letters that has other records of the stream.
     #[error(

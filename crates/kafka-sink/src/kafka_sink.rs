@@ -12,7 +12,7 @@ use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::error::RDKafkaErrorCode;
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{BaseRecord, Producer as _};
-use stream::{BrokerProgress, BrokerSink, CommitStart, DefinitionsUpdate, KeyedRecord};
+use stream::{BrokerProgress, BrokerSink, CommitStart, DefinitionsUpdate, KeyedRecord, KeyedRecordKind};
 use tracing::{debug, info, warn};
 
 use crate::dead_letter::PART_HEADER;
@@ -29,11 +29,12 @@ use crate::pending_records::{PendingRecord, PendingRecords};
 use crate::progress_topic::{
     COMMIT_KEY, DEFINITIONS_KEY, PROGRESS_KEY, PROGRESS_PARTITION, SavedRecords, read_progress,
 };
-use crate::record_encoder::{EncodedRecord, RecordEncoder};
+use crate::record_encoder::{EncodedRecord, RecordEncoder, RecordOrigin};
 use crate::record_format::RecordFormats;
 use crate::registry_settings::RegistrySettings;
 use crate::schema_registry::SchemaRegistry;
 use crate::topic_catalogue::{TopicCatalogue, TopicPolicy, progress_topic_name};
+use crate::topic_route::TopicRoute;
 use crate::transaction_committer::{CommitOutcome, RunningCommit, TransactionCommitter, TransactionFailure};
 
 /// Size of uncommitted records at which they are committed. Bounds memory, which has them three times: those of the commit
@@ -69,6 +70,8 @@ pub struct KafkaSettings {
     pub properties: KafkaProperties,
     /// Treatment of topics that do not exist.
     pub topics: TopicPolicy,
+    /// Topics of tables that do not have topics of their own. The first route that matches a table applies.
+    pub routes: Vec<TopicRoute>,
     /// Topic for records that are too large for their topics; `None` to return an error.
     pub dead_letters: Option<String>,
     /// Formats of keys and values.
@@ -100,6 +103,8 @@ pub struct KafkaSink {
     /// `None` for JSON, which needs no encoding.
     encoder: Option<RecordEncoder>,
     encoded: EncodedRecord,
+    /// Key of a row whose table shares its topic. Its memory is used again.
+    routed_key: Vec<u8>,
     /// Number of the topic with the progress.
     progress_topic: usize,
     /// Maximum size of a batch of several records.
@@ -172,9 +177,7 @@ impl KafkaSink {
         let batch_size = size_property(settings, "batch.size");
         let (producer, existing) = connect(&config, settings, state, batch_size)?;
         let is_stop_requested = settings.is_stop_requested;
-        let policy = settings.topics.clone();
-        let mut topics =
-            TopicCatalogue::new(&settings.name, policy, config.clone(), existing, is_stop_requested);
+        let mut topics = TopicCatalogue::new(settings, config.clone(), existing);
         let progress_topic = topics.progress_topic()?;
         if let Some(name) = &settings.dead_letters {
             topics.add_dead_letters(name, size_property(settings, "message.max.bytes"))?;
@@ -196,6 +199,7 @@ impl KafkaSink {
             topics,
             encoder,
             encoded: EncodedRecord::default(),
+            routed_key: Vec::new(),
             progress_topic,
             batch_size,
             pending: PendingRecords::default(),
@@ -620,11 +624,22 @@ impl KafkaSink {
 impl BrokerSink for KafkaSink {
     fn push(&mut self, record: &KeyedRecord<'_>) -> io::Result<()> {
         let topic = self.topics.topic_of(record.kind)?;
+        let is_row = matches!(record.kind, KeyedRecordKind::Row(_));
+        let routed = self.topics.last_routed().filter(|_| is_row);
+        let mut record = *record;
+        if let Some(routed) = routed {
+            record.kind = routed.kind();
+            if let Some(key) = record.key {
+                routed.put_key(&mut self.routed_key, key);
+                record.key = Some(&self.routed_key);
+            }
+        }
+        let origin = RecordOrigin { topic, routed: routed.map(|routed| routed.number) };
         let encoding = match &mut self.encoder {
-            Some(encoder) => Some(encoder.encoding_of(record.kind, topic, self.topics.name(topic))?),
+            Some(encoder) => Some(encoder.encoding_of(record.kind, origin, self.topics.name(topic))?),
             None => None,
         };
-        self.pending.push(topic, encoding, record);
+        self.pending.push(topic, encoding, &record);
         if self.begun.is_none() {
             self.begun = Some(Instant::now());
             self.state.begin_waiting();

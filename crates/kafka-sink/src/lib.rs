@@ -7,6 +7,7 @@
 //! |---|---|
 //! | parse `kafka://HOST:PORT,…/` | [`KafkaAddress`] |
 //! | connect, and read the saved progress | [`KafkaSink::open`] |
+//! | choose the topics of tables | [`TopicPolicy`], [`TopicConfig`], [`TopicRoute`] |
 //! | choose the formats of keys and values | [`RecordFormats`], [`RegistrySettings`] |
 //! | continue where a Debezium connector stopped | [`DebeziumOffset`], [`KafkaSink::save`] |
 //! | show the state of the connection | [`SharedKafkaState`] |
@@ -35,10 +36,12 @@ mod progress_topic;
 mod record_encoder;
 mod record_format;
 mod registry_settings;
+mod routed_table;
 mod schema_registry;
 mod topic_catalogue;
 mod topic_config;
 mod topic_reader;
+mod topic_route;
 mod transaction_committer;
 
 pub use crate::debezium_offset::{DebeziumOffset, DebeziumOffsetError};
@@ -51,3 +54,4 @@ pub use crate::record_format::{RecordFormat, RecordFormats};
 pub use crate::registry_settings::{RegistrySettings, RegistrySettingsError};
 pub use crate::topic_catalogue::TopicPolicy;
 pub use crate::topic_config::TopicConfig;
+pub use crate::topic_route::{TopicRoute, TopicRouteError};

@@ -1,6 +1,7 @@
 //! `bintide stream --to kafka://…` on a real broker: readers of committed records get what a pipe gets, each change
 //! exactly once and in order by key, whatever is killed.
 
+use std::collections::BTreeSet;
 use std::process::Stdio;
 use std::thread;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use e2e::command::{Running, wait_for_within};
 use e2e::kafka::{
     PrimaryKeys, TopicRecord, compare, compare_with_pipe, java_partition, printed_records,
-    read_matching_topics, read_topics, stream_to,
+    read_matching_topics, read_topics, stream_to, unrouted,
 };
 use e2e::kafka_soak::{KafkaFault, KafkaSoak};
 use e2e::metrics;
@@ -120,6 +121,42 @@ fn topics_have_the_chosen_properties() -> Result<()> {
     topics.create(&["bintide.d.no_key"], 1)?;
     stream_all(&broker, &source, &["--require-topics"])?;
     compare_with_pipe(&broker, &source, KEYS).map(drop)
+}
+
+/// Tables that match a route share a topic, also in a later run. Their keys tell them apart, and keep the order of each row.
+#[test]
+fn routed_tables_share_a_topic() -> Result<()> {
+    const ROUTED: PrimaryKeys<'_> =
+        &[("d.t", &["id"]), ("d.order_1", &["id"]), ("d.order_2", &["id"]), ("d.log_1", &[])];
+    let (broker, source) = (KafkaBroker::start(&[])?, source()?);
+    source.sql(
+        "use d; create table order_1 (id int primary key, n int); create table order_2 (id int primary key, n int);
+         create table log_1 (a int); insert into order_1 values (1, 1), (2, 2); insert into order_2 values (1, 3), (2, 4);
+         begin; update order_1 set n = 5; update order_2 set n = 6; update order_1 set id = 7 where id = 1; commit;
+         delete from order_2 where id = 1; insert into t (b) values ('one'); insert into log_1 values (1)",
+    )?;
+    let routes = [r"--route=d\.(order|log)_[0-9]+=d.$1s", "--route=d.order_1=other", "--partitions=3"];
+    stream_all(&broker, &source, &routes)?;
+    source.sql("use d; insert into order_2 values (1, 8); update order_1 set n = 9; delete from order_1 where id = 7")?;
+    stream_all(&broker, &source, &routes)?;
+    let records = read_topics(&broker)?;
+    let topics: BTreeSet<&str> = records.iter().map(|record| record.topic.as_str()).collect();
+    let expected = ["bintide", "bintide.d.logs", "bintide.d.orders", "bintide.d.t", "bintide.transaction"];
+    ensure!(topics == expected.into(), "{topics:?}");
+    // Debezium writes the headers before its router changes the keys.
+    let header = [["__debezium.newkey".to_owned(), "{\"id\":7}".to_owned()]];
+    let deleted = "{\"id\":1,\"__dbz__physicalTableIdentifier\":\"bintide.d.order_1\"}";
+    let deleted = records.iter().filter(|record| record.key.as_deref() == Some(deleted));
+    ensure!(deleted.filter(|record| record.headers == header).count() == 2, "{records:?}");
+    let misplaced = records.iter().find(|record| {
+        record.key.as_ref().is_some_and(|key| record.partition != java_partition(key.as_bytes(), 3))
+    });
+    ensure!(misplaced.is_none(), "{misplaced:?}");
+    compare(&printed_records(&source)?, &unrouted(records)?, ROUTED)?;
+
+    let said = stream_refused(&broker, &source, &["--name=other", "--route=d.order_.=d.t"])?;
+    ensure!(said.contains("d.t have the same topic other.d.t"), "{said}");
+    Ok(())
 }
 
 /// Bintide, the broker and the source are stopped, also while a transaction that is too large for one transaction of

@@ -54,6 +54,10 @@ pub(super) struct KafkaArgs {
     /// Fail if a topic does not exist, instead of creating it.
     #[arg(long, requires = "to", conflicts_with_all = ["partitions", "replication", "topic_config"])]
     require_topics: bool,
+    /// Write the tables whose names DATABASE.TABLE match to the topic NAME.TOPIC, instead of a topic for each table. $1 in
+    /// TOPIC is the first group of REGEX. Can be repeated; the first match applies. Keys get a field that names the table.
+    #[arg(long, value_name = "REGEX=TOPIC", requires = "to")]
+    route: Vec<String>,
     /// Write a record that is too large for its topic to this topic, in parts, instead of failing. Headers name its
     /// topic, its GTID and the error.
     #[arg(long, value_name = "TOPIC", requires = "to", value_parser = parse_topic)]
@@ -145,7 +149,7 @@ impl KafkaArgs {
     #[cfg(feature = "kafka")]
     fn settings(&self, to: &str, name: &str) -> Result<kafka_sink::KafkaSettings, anyhow::Error> {
         use anyhow::Context as _;
-        use kafka_sink::{KafkaSettings, TopicConfig, TopicPolicy};
+        use kafka_sink::{KafkaSettings, TopicConfig, TopicPolicy, TopicRoute};
 
         let mut config = TopicConfig::default();
         self.topic_config.iter().try_for_each(|text| config.add(text)).context("--topic-config")?;
@@ -156,8 +160,10 @@ impl KafkaArgs {
             false => TopicPolicy::Create { partitions, replication, config },
         };
         let settings = connection_settings(&connection, name, topics)?;
+        let routes = self.route.iter().map(|route| route.parse());
+        let routes = routes.collect::<Result<Vec<TopicRoute>, _>>().context("--route")?;
         let (dead_letters, formats, registry) = (self.dead_letter.clone(), self.formats(), self.registry()?);
-        Ok(KafkaSettings { dead_letters, formats, registry, ..settings })
+        Ok(KafkaSettings { routes, dead_letters, formats, registry, ..settings })
     }
 
     #[cfg(feature = "kafka")]
@@ -231,6 +237,7 @@ pub(super) fn connection_settings(
         name,
         properties,
         topics,
+        routes: Vec::new(),
         dead_letters,
         formats,
         registry,
