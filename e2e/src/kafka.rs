@@ -106,9 +106,18 @@ pub fn unrouted(records: Vec<TopicRecord>) -> Result<Vec<TopicRecord>> {
 ///
 /// Returns an error if bintide cannot be found.
 pub fn stream_to(broker: &KafkaBroker, arguments: &[&str]) -> Result<Command> {
+    stream_to_address(&broker.address(), arguments)
+}
+
+/// Returns a command that streams to brokers, whose addresses are HOST:PORT, with commas.
+///
+/// # Errors
+///
+/// Returns an error if bintide cannot be found.
+pub fn stream_to_address(brokers: &str, arguments: &[&str]) -> Result<Command> {
     let mut command = Command::new(bintide()?);
     command.env_clear().args(["stream", "--format", "debezium"]).args(arguments);
-    command.args(["--to", &format!("kafka://{}/", broker.address())]).stdin(Stdio::null());
+    command.args(["--to", &format!("kafka://{brokers}/")]).stdin(Stdio::null());
     Ok(command)
 }
 

@@ -16,6 +16,8 @@ use crate::kafka_state::SharedKafkaState;
 const QUEUE_SIZE: usize = 64 << 20;
 /// Timeout of the first contact with the brokers.
 pub(crate) const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
+/// Time after which a login or TLS that brokers refuse at the first contact ends the run.
+const REFUSAL_TIMEOUT: Duration = Duration::from_secs(5);
 /// Interval at which blocking waits poll for Ctrl-C.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// Interval at which librdkafka counts the brokers that are connected.
@@ -84,8 +86,8 @@ pub(crate) fn connect(
     let producer = BaseProducer::from_config_and_context(&config, KafkaContext::new(state.clone()));
     let producer = producer.map_err(config_error)?;
     state.begin_waiting();
-    let existing = wait_for_topics(&producer, settings, state)?;
-    init_transactions(&producer, settings, state)?;
+    let existing = wait_for_topics(&producer, settings)?;
+    init_transactions(&producer, settings)?;
     state.end_waiting();
     Ok((producer, existing))
 }
@@ -94,7 +96,6 @@ pub(crate) fn connect(
 fn wait_for_topics(
     producer: &BaseProducer<KafkaContext>,
     settings: &KafkaSettings,
-    state: &SharedKafkaState,
 ) -> Result<HashSet<String>, KafkaSinkError> {
     let begun = Instant::now();
     loop {
@@ -105,21 +106,22 @@ fn wait_for_topics(
             }
             Err(error) => error,
         };
-        check_open(begun, settings, state, &error)?;
+        check_open(begun, settings, producer.context(), &error)?;
     }
 }
 
 fn init_transactions(
     producer: &BaseProducer<KafkaContext>,
     settings: &KafkaSettings,
-    state: &SharedKafkaState,
 ) -> Result<(), KafkaSinkError> {
     let begun = Instant::now();
     loop {
         producer.poll(Duration::ZERO);
         match producer.init_transactions(POLL_INTERVAL) {
             Ok(()) => return Ok(()),
-            Err(error) if is_retriable(&error) => check_open(begun, settings, state, &error)?,
+            Err(error) if is_retriable(&error) => {
+                check_open(begun, settings, producer.context(), &error)?;
+            }
             Err(error) => {
                 return Err(KafkaSinkError::Other {
                     what: "starting transactions",
@@ -133,16 +135,17 @@ fn init_transactions(
 fn check_open(
     begun: Instant,
     settings: &KafkaSettings,
-    state: &SharedKafkaState,
+    context: &KafkaContext,
     error: &KafkaError,
 ) -> Result<(), KafkaSinkError> {
-    if begun.elapsed() < OPEN_TIMEOUT && !(settings.is_stop_requested)() {
+    let timeout = if context.is_refused() { REFUSAL_TIMEOUT } else { OPEN_TIMEOUT };
+    if begun.elapsed() < timeout && !(settings.is_stop_requested)() {
         return Ok(());
     }
     Err(KafkaSinkError::Unreachable {
         brokers: settings.address.brokers.clone(),
         seconds: begun.elapsed().as_secs(),
-        reason: state.error().unwrap_or_else(|| reason_of(error)),
+        reason: context.state().error().unwrap_or_else(|| reason_of(error)),
     })
 }
 

@@ -1,5 +1,6 @@
 //! Callbacks of librdkafka: its log, errors of the connection, and records that were not delivered.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rdkafka::client::ClientContext;
@@ -18,6 +19,8 @@ pub(crate) struct KafkaContext {
     state: SharedKafkaState,
     /// Their number is bounded by that of the pending records.
     failures: Mutex<Vec<DeliveryFailure>>,
+    /// True after an error of TLS or of a login.
+    is_refused: AtomicBool,
 }
 
 /// A record that was not delivered.
@@ -30,7 +33,16 @@ pub(crate) struct DeliveryFailure {
 
 impl KafkaContext {
     pub(crate) fn new(state: SharedKafkaState) -> Self {
-        Self { state, failures: Mutex::default() }
+        Self { state, failures: Mutex::default(), is_refused: AtomicBool::new(false) }
+    }
+
+    pub(crate) const fn state(&self) -> &SharedKafkaState {
+        &self.state
+    }
+
+    /// Returns whether a broker, or this client, has refused a connection because of TLS or the login.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.is_refused.load(Ordering::Relaxed)
     }
 
     /// Takes the records that were not delivered since the last call.
@@ -57,10 +69,12 @@ impl ClientContext for KafkaContext {
 
     fn error(&self, error: KafkaError, reason: &str) {
         debug!("librdkafka: {error}: {reason}");
+        let code = error.rdkafka_error_code();
+        if matches!(code, Some(RDKafkaErrorCode::Authentication | RDKafkaErrorCode::SSL)) {
+            self.is_refused.store(true, Ordering::Relaxed);
+        }
         // It follows an error of a broker, which tells more.
-        if error.rdkafka_error_code() == Some(RDKafkaErrorCode::AllBrokersDown)
-            && self.state.error().is_some()
-        {
+        if code == Some(RDKafkaErrorCode::AllBrokersDown) && self.state.error().is_some() {
             return;
         }
         if self.state.set_error(reason) {

@@ -22,6 +22,9 @@ pub enum KafkaPropertyError {
         "{0} is a secret, which other users of this machine would see: put it into a file, for --kafka-file"
     )]
     Secret(String),
+    /// A property that needs OpenSSL, which this build lacks.
+    #[error("{0} needs OpenSSL, and this bintide was built without it: build it with --features kafka-tls")]
+    WithoutTls(String),
 }
 
 /// Properties that bintide sets.
@@ -76,6 +79,20 @@ impl KafkaProperties {
         lines.filter(|line| !line.is_empty() && !line.starts_with('#')).try_for_each(|line| self.add(line))
     }
 
+    /// Checks that this build has what the properties need.
+    ///
+    /// # Errors
+    ///
+    /// If TLS, SCRAM or OAUTHBEARER are needed, and the build has no OpenSSL.
+    pub fn check_build(&self) -> Result<(), KafkaPropertyError> {
+        match self.values.iter().find(|(name, value)| needs_tls(name, value)) {
+            Some((name, value)) if !cfg!(feature = "tls") => {
+                Err(KafkaPropertyError::WithoutTls(format!("{name}={value}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn add(&mut self, text: &str) -> Result<(), KafkaPropertyError> {
         let (name, value) = split(text)?;
         if FIXED_NAMES.contains(&name) {
@@ -83,6 +100,16 @@ impl KafkaProperties {
         }
         self.values.insert(name.to_owned(), value.to_owned());
         Ok(())
+    }
+}
+
+/// Returns whether a property needs OpenSSL in librdkafka.
+fn needs_tls(name: &str, value: &str) -> bool {
+    let value = value.to_ascii_lowercase();
+    match name {
+        "security.protocol" => value.ends_with("ssl"),
+        "sasl.mechanism" | "sasl.mechanisms" => value.starts_with("scram-") || value == "oauthbearer",
+        _ => false,
     }
 }
 
@@ -116,5 +143,24 @@ mod tests {
         assert_eq!(fixed, KafkaPropertyError::Fixed("transactional.id".to_owned()));
         assert!(properties.add_argument("linger.ms").is_err());
         properties.add_argument("linger.ms=5").unwrap();
+    }
+
+    #[test]
+    fn missing_features_are_named() {
+        let check = |text: &str, needs_tls: bool| {
+            let mut properties = KafkaProperties::default();
+            properties.add_argument(text).unwrap();
+            let expected = match needs_tls && !cfg!(feature = "tls") {
+                true => Err(KafkaPropertyError::WithoutTls(text.to_owned())),
+                false => Ok(()),
+            };
+            assert_eq!(properties.check_build(), expected, "{text}");
+        };
+        check("security.protocol=ssl", true);
+        check("security.protocol=SASL_SSL", true);
+        check("security.protocol=sasl_plaintext", false);
+        check("sasl.mechanisms=SCRAM-SHA-512", true);
+        check("sasl.mechanism=OAUTHBEARER", true);
+        check("sasl.mechanism=PLAIN", false);
     }
 }

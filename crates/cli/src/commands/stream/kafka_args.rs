@@ -230,6 +230,7 @@ pub(super) fn connection_settings(
         properties.add_file(&text).with_context(|| path.display().to_string())?;
     }
     kafka.iter().try_for_each(|text| properties.add_argument(text)).context("--kafka")?;
+    properties.check_build().context("--to")?;
     let (name, is_stop_requested) = (name.to_owned(), crate::interrupt::is_stop_requested);
     let (dead_letters, formats, registry) = (None, RecordFormats::default(), None);
     Ok(KafkaSettings {
