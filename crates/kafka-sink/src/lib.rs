@@ -23,6 +23,7 @@ mod connect_json;
 mod dead_letter;
 mod debezium_offset;
 mod error;
+mod http_client;
 mod java_map;
 mod json_schema;
 mod kafka_address;
