@@ -199,6 +199,51 @@ pub fn compare(printed: &str, found: &[TopicRecord], keys: PrimaryKeys<'_>) -> R
     Ok(found.len())
 }
 
+/// Returns the rows of a table by their key, as the last records of its topic have them.
+///
+/// # Errors
+///
+/// Returns an error if a record is malformed, or has no key.
+pub fn last_rows(records: &[TopicRecord], topic: &str) -> Result<BTreeMap<String, Value>> {
+    let mut rows = BTreeMap::new();
+    for record in records.iter().filter(|record| record.topic == topic) {
+        let key = record.key.clone().context("a record without a key")?;
+        let value: Option<Value> = record.value.as_deref().map(serde_json::from_str).transpose()?;
+        // A delete has a tombstone after it.
+        match value.and_then(|value| value.get("after").cloned()).filter(|after| !after.is_null()) {
+            Some(after) => drop(rows.insert(key, after)),
+            None => drop(rows.remove(&key)),
+        }
+    }
+    Ok(rows)
+}
+
+/// Compares the last record of each key in a topic with the rows of its table, `rows`: one JSON object per line.
+///
+/// # Errors
+///
+/// Returns the first difference.
+pub fn compare_with_rows(records: &[TopicRecord], topic: &str, rows: &str, key: &[&str]) -> Result<()> {
+    let mut expected = BTreeMap::new();
+    for line in rows.lines().filter(|line| !line.is_empty()) {
+        let row: Value = serde_json::from_str(line).with_context(|| line.to_owned())?;
+        expected.insert(key_text(&row, key), row);
+    }
+    let found = last_rows(records, topic)?;
+    for (key, row) in &expected {
+        ensure!(found.get(key) == Some(row), "{topic} {key}: {:?}, expected {row}", found.get(key));
+    }
+    let unexpected = found.iter().find(|(key, _)| !expected.contains_key(*key));
+    ensure!(unexpected.is_none(), "{topic}: unexpected {unexpected:?}");
+    Ok(())
+}
+
+/// Returns the key of a row, as the stream writes it.
+pub fn key_text(row: &Value, key: &[&str]) -> String {
+    let fields: Vec<String> = key.iter().map(|column| format!("\"{column}\":{}", row[*column])).collect();
+    format!("{{{}}}", fields.join(","))
+}
+
 const TOMBSTONE: &str = "tombstone";
 
 /// Topic and key of a record.
@@ -223,8 +268,7 @@ fn topic_key(record: &Value, keys: PrimaryKeys<'_>) -> Result<TopicKey> {
     let columns = keys.iter().find(|(table, _)| *table == name).map(|(_, columns)| *columns);
     let columns = columns.with_context(|| format!("unexpected table {name}"))?;
     let row = if record["after"].is_null() { &record["before"] } else { &record["after"] };
-    let fields: Vec<String> = columns.iter().map(|column| format!("\"{column}\":{}", row[column])).collect();
-    let key = (!fields.is_empty()).then(|| format!("{{{}}}", fields.join(",")));
+    let key = (!columns.is_empty()).then(|| key_text(row, columns));
     Ok(TopicKey { topic: format!("{PREFIX}.{name}"), key })
 }
 
