@@ -16,6 +16,12 @@ pub enum KafkaSinkError {
         /// Reason.
         reason: String,
     },
+    /// A login by tokens that is not possible.
+    #[error("sasl.mechanism=OAUTHBEARER: {reason}")]
+    Oauth {
+        /// Reason.
+        reason: String,
+    },
     /// The brokers cannot be reached.
     #[error("could not reach the brokers {brokers} within {seconds} s: {reason}")]
     Unreachable {
@@ -57,7 +63,9 @@ pub enum KafkaSinkError {
         second: String,
     },
     /// A route to a topic that has other records of the stream.
-    #[error("--route: the table {table} cannot use the topic {topic}, which has other records of this stream")]
+    #[error(
+        "--route: the table {table} cannot use the topic {topic}, which has other records of this stream"
+    )]
     ReservedTopic {
         /// Name.
         topic: String,

@@ -91,7 +91,6 @@ fn causes_text(error: &dyn std::error::Error) -> String {
 /// Returns whether others on the network can read what is sent to an address: without TLS, except within this machine.
 pub(crate) fn is_readable_by_others(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
-    let is_local =
-        host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback());
+    let is_local = host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback());
     url.scheme() == "http" && !is_local
 }

@@ -1,9 +1,10 @@
 //! Callbacks of librdkafka: its log, errors of the connection, and records that were not delivered.
 
+use std::error::Error;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rdkafka::client::ClientContext;
+use rdkafka::client::{ClientContext, OAuthToken};
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::DeliveryResult;
@@ -11,7 +12,9 @@ use rdkafka::producer::ProducerContext;
 use tracing::{debug, warn};
 
 use crate::client_statistics::ClientStatistics;
+use crate::kafka_connection::fetch_token;
 use crate::kafka_state::SharedKafkaState;
+use crate::token_client::TokenClient;
 
 /// Callbacks of one client.
 #[derive(Debug)]
@@ -21,6 +24,8 @@ pub(crate) struct KafkaContext {
     failures: Mutex<Vec<DeliveryFailure>>,
     /// True after an error of TLS or of a login.
     is_refused: AtomicBool,
+    /// Source of tokens for logins; `None` for other logins.
+    tokens: Option<Arc<TokenClient>>,
 }
 
 /// A record that was not delivered.
@@ -32,8 +37,8 @@ pub(crate) struct DeliveryFailure {
 }
 
 impl KafkaContext {
-    pub(crate) fn new(state: SharedKafkaState) -> Self {
-        Self { state, failures: Mutex::default(), is_refused: AtomicBool::new(false) }
+    pub(crate) fn new(state: SharedKafkaState, tokens: Option<Arc<TokenClient>>) -> Self {
+        Self { state, failures: Mutex::default(), is_refused: AtomicBool::new(false), tokens }
     }
 
     pub(crate) const fn state(&self) -> &SharedKafkaState {
@@ -56,6 +61,12 @@ impl KafkaContext {
 }
 
 impl ClientContext for KafkaContext {
+    const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
+
+    fn generate_oauth_token(&self, _config: Option<&str>) -> Result<OAuthToken, Box<dyn Error>> {
+        fetch_token(self.tokens.as_deref())
+    }
+
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
         debug!("librdkafka: {level:?} {facility}: {message}");
     }

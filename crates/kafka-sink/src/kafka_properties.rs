@@ -47,7 +47,8 @@ const FIXED_NAMES: [&str; 15] = [
 ];
 
 /// Properties that contain secrets.
-const SECRET_NAMES: [&str; 5] = [
+const SECRET_NAMES: [&str; 6] = [
+    "sasl.oauthbearer.client.credentials.client.secret",
     "sasl.oauthbearer.client.secret",
     "sasl.password",
     "ssl.key.password",

@@ -7,8 +7,6 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rdkafka::config::ClientConfig;
-use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::error::RDKafkaErrorCode;
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{BaseRecord, Producer as _};
@@ -19,8 +17,8 @@ use crate::dead_letter::PART_HEADER;
 use crate::error::KafkaSinkError;
 use crate::kafka_address::KafkaAddress;
 use crate::kafka_connection::{
-    OPEN_TIMEOUT, config_error, connect, connection_config, is_retriable, reason_of, size_property,
-    transaction_timeout,
+    ConnectionConfig, OPEN_TIMEOUT, config_error, connect, fetch_metadata, is_retriable, reason_of,
+    size_property, transaction_timeout,
 };
 use crate::kafka_context::{DeliveryFailure, key_text, transaction_text};
 use crate::kafka_properties::KafkaProperties;
@@ -173,7 +171,7 @@ impl KafkaSink {
     ///
     /// If a property is wrong, the brokers cannot be reached, or the progress cannot be read.
     pub fn open(settings: &KafkaSettings, state: &SharedKafkaState) -> Result<OpenedKafka, KafkaSinkError> {
-        let config = connection_config(settings);
+        let config = ConnectionConfig::new(settings)?;
         let batch_size = size_property(settings, "batch.size");
         let (producer, existing) = connect(&config, settings, state, batch_size)?;
         let is_stop_requested = settings.is_stop_requested;
@@ -224,9 +222,9 @@ impl KafkaSink {
     ///
     /// If the brokers cannot be reached, or the progress cannot be read.
     pub fn has_progress(settings: &KafkaSettings) -> Result<bool, KafkaSinkError> {
-        let config = connection_config(settings);
-        let consumer: BaseConsumer = config.create().map_err(config_error)?;
-        let metadata = consumer.fetch_metadata(None, OPEN_TIMEOUT);
+        let config = ConnectionConfig::new(settings)?;
+        let consumer = config.consumer().map_err(config_error)?;
+        let metadata = fetch_metadata(&consumer, None, OPEN_TIMEOUT);
         let metadata = metadata.map_err(|error| KafkaSinkError::Unreachable {
             brokers: settings.address.brokers.clone(),
             seconds: OPEN_TIMEOUT.as_secs(),
@@ -530,7 +528,7 @@ impl KafkaSink {
         progress: Option<&BrokerProgress>,
     ) -> Result<FailedOutcome, KafkaSinkError> {
         warn!("{error}; connecting to Kafka again");
-        let config = connection_config(&self.settings);
+        let config = ConnectionConfig::new(&self.settings)?;
         self.replace_producer(&config)?;
         let saved = read_progress(&config, self.topics.name(self.progress_topic))?;
         let is_saved = |progress: Option<&BrokerProgress>| {
@@ -548,7 +546,7 @@ impl KafkaSink {
         }
     }
 
-    fn replace_producer(&mut self, config: &ClientConfig) -> Result<(), KafkaSinkError> {
+    fn replace_producer(&mut self, config: &ConnectionConfig) -> Result<(), KafkaSinkError> {
         let (producer, _) = connect(config, &self.settings, &self.state, self.batch_size)?;
         self.committer.producer = Arc::new(producer);
         (self.is_open, self.sent) = (false, 0);
@@ -591,7 +589,7 @@ impl KafkaSink {
         }
         debug!("the brokers refuse a batch; batches have at most {limit} bytes from now on");
         self.batch_size = limit;
-        self.replace_producer(&connection_config(&self.settings))
+        self.replace_producer(&ConnectionConfig::new(&self.settings)?)
     }
 
     /// Pushes the number of a commit without progress, so that its outcome can be known after the connection is lost.

@@ -60,7 +60,8 @@ mod tests {
 
     #[test]
     fn keys_name_their_table() {
-        let table = Arc::new(RecordTable { database: "d".into(), table: "t_1".into(), ..RecordTable::default() });
+        let table =
+            Arc::new(RecordTable { database: "d".into(), table: "t_1".into(), ..RecordTable::default() });
         let routed = RoutedTable::new(Arc::clone(&table), "p.d.t_1", 0);
         let mut key = b"earlier".to_vec();
         routed.put_key(&mut key, br#"{"id":1}"#);

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use futures_executor::block_on;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
 use rdkafka::client::DefaultClientContext;
-use rdkafka::config::ClientConfig;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use stream::{KeyedRecordKind, RecordTable};
 
 use crate::dead_letter::DeadLetterTopic;
 use crate::error::KafkaSinkError;
+use crate::kafka_connection::ConnectionConfig;
 use crate::kafka_sink::KafkaSettings;
 use crate::routed_table::RoutedTable;
 use crate::topic_config::TopicConfig;
@@ -65,7 +65,7 @@ pub(crate) struct TopicCatalogue {
     policy: TopicPolicy,
     /// The first route that matches a table applies.
     routes: Vec<TopicRoute>,
-    config: ClientConfig,
+    connection: ConnectionConfig,
     /// Returns whether the run is to end.
     is_stop_requested: fn() -> bool,
     /// Topics that exist.
@@ -92,13 +92,17 @@ struct RowTopic {
 }
 
 impl TopicCatalogue {
-    /// Creates a catalogue; `existing` are the topics that exist, `config` is that of a connection.
-    pub(crate) fn new(settings: &KafkaSettings, config: ClientConfig, existing: HashSet<String>) -> Self {
+    /// Creates a catalogue; `existing` are the topics that exist, `connection` leads to their brokers.
+    pub(crate) fn new(
+        settings: &KafkaSettings,
+        connection: ConnectionConfig,
+        existing: HashSet<String>,
+    ) -> Self {
         Self {
             prefix: settings.name.clone(),
             policy: settings.topics.clone(),
             routes: settings.routes.clone(),
-            config,
+            connection,
             is_stop_requested: settings.is_stop_requested,
             existing,
             names: Vec::new(),
@@ -279,6 +283,11 @@ impl TopicCatalogue {
     /// Creates a topic. Tries again while the brokers are away, or have just come back.
     fn create(&self, topic: &NewTopic<'_>) -> Result<(), KafkaSinkError> {
         let failed = |reason: String| KafkaSinkError::CreateTopic { topic: topic.name.to_owned(), reason };
+        if self.connection.tokens.is_some() {
+            // The client that creates topics takes no tokens.
+            let reason = "bintide creates no topics with sasl.mechanism=OAUTHBEARER. Create it";
+            return Err(failed(reason.to_owned()));
+        }
         let begun = Instant::now();
         loop {
             let code = match self.try_create(topic) {
@@ -326,6 +335,10 @@ impl TopicCatalogue {
 
     /// Returns a property of a topic; `None` if the account may not read it.
     fn property(&self, topic: &str, name: &str) -> Result<Option<String>, KafkaError> {
+        if self.connection.tokens.is_some() {
+            // The client that reads it takes no tokens.
+            return Ok(None);
+        }
         let admin = self.admin()?;
         let options = AdminOptions::new().request_timeout(Some(ADMIN_TIMEOUT));
         let described = block_on(admin.describe_configs([&ResourceSpecifier::Topic(topic)], &options));
@@ -334,7 +347,7 @@ impl TopicCatalogue {
     }
 
     fn admin(&self) -> Result<AdminClient<DefaultClientContext>, KafkaError> {
-        self.config.create()
+        self.connection.client.create()
     }
 }
 
@@ -369,12 +382,12 @@ fn topic_name(parts: &[&str]) -> String {
 mod tests {
     use std::sync::Arc;
 
-    use rdkafka::ClientConfig;
     use stream::{KeyedRecordKind, RecordTable};
 
     use super::{TopicCatalogue, TopicPolicy, topic_name};
     use crate::error::KafkaSinkError;
     use crate::kafka_address::KafkaAddress;
+    use crate::kafka_connection::ConnectionConfig;
     use crate::kafka_properties::KafkaProperties;
     use crate::kafka_sink::KafkaSettings;
     use crate::record_format::RecordFormats;
@@ -392,7 +405,7 @@ mod tests {
             is_stop_requested: || false,
         };
         let existing = existing.iter().map(|topic| (*topic).to_owned()).collect();
-        TopicCatalogue::new(&settings, ClientConfig::new(), existing)
+        TopicCatalogue::new(&settings, ConnectionConfig::new(&settings).unwrap(), existing)
     }
 
     fn table(database: &str, table: &str) -> KeyedRecordKind {

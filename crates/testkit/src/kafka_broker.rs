@@ -86,11 +86,7 @@ impl KafkaBroker {
         Self::start_all(count, properties, SecuredListeners::default())
     }
 
-    fn start_all(
-        count: usize,
-        properties: &[&str],
-        secured: SecuredListeners<'_>,
-    ) -> Result<Vec<Self>> {
+    fn start_all(count: usize, properties: &[&str], secured: SecuredListeners<'_>) -> Result<Vec<Self>> {
         let libraries = Self::fetch()?;
         let ports = (0..count).map(|_| Ok([free_port()?, free_port()?])).collect::<Result<Vec<_>>>()?;
         let mut brokers = Vec::new();

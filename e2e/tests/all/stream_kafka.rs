@@ -113,7 +113,10 @@ fn topics_have_the_chosen_properties() -> Result<()> {
 
     let unknown = ["--name=unknown", "--topic-config=retention.mss=1"];
     let said = stream_refused(&broker, &source, &unknown)?;
-    ensure!(said.contains("could not create the topic unknown") && said.contains("retention.mss=1"), "{said}");
+    ensure!(
+        said.contains("could not create the topic unknown") && said.contains("retention.mss=1"),
+        "{said}"
+    );
 
     source.sql("insert into d.no_key values (1)")?;
     let said = stream_refused(&broker, &source, &["--require-topics"])?;

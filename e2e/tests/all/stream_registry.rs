@@ -120,9 +120,8 @@ fn avro_records_are_those_of_a_pipe() -> Result<()> {
     stage.source.sql("create table d.t (id int primary key); insert into d.t values (1)")?;
     stage.stream_whole("avro").context("the first run")?;
     let keys = [&KEYS[..1], &[("d.odd-name", &["f1"][..])], &KEYS[2..]].concat();
-    let compare_all = || {
-        compare(&without_resume(&printed_records(&stage.source)?)?, &stage.records()?, &keys)
-    };
+    let compare_all =
+        || compare(&without_resume(&printed_records(&stage.source)?)?, &stage.records()?, &keys);
     compare_all().context("after the first run")?;
     let shared = stage.decoded()?.iter().filter(|decoded| decoded.record.topic == "bintide.d.shards").count();
     ensure!(shared == 5 && stage.versions("bintide.d.shards-value")? == 1, "{shared}");
