@@ -1,21 +1,24 @@
 //! `bintide stream --to kafka://…` on a real broker: readers of committed records get what a pipe gets, each change
 //! exactly once and in order by key, whatever is killed.
 
-use std::collections::BTreeSet;
-use std::process::Stdio;
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use e2e::command::{Running, wait_for_within};
 use e2e::kafka::{
-    PrimaryKeys, TopicRecord, compare, compare_with_pipe, java_partition, printed_records,
+    PrimaryKeys, TopicRecord, compare, compare_with_pipe, compare_with_rows, java_partition, printed_records,
     read_matching_topics, read_topics, stream_to, unrouted,
 };
 use e2e::kafka_soak::{KafkaFault, KafkaSoak};
 use e2e::metrics;
+use e2e::program::bintide;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use serde_json::Value;
+use tempfile::TempDir;
 use testkit::{KafkaBroker, KafkaTopics, Launch, SeededRandom, TestServer, free_port, seed_from_env};
 
 /// Time limit of waits.
@@ -159,6 +162,73 @@ fn routed_tables_share_a_topic() -> Result<()> {
 
     let said = stream_refused(&broker, &source, &["--name=other", "--route=d.order_.=d.t"])?;
     ensure!(said.contains("d.t have the same topic other.d.t"), "{said}");
+    Ok(())
+}
+
+/// Log files and archives are sources too, and each run continues after the last one.
+#[test]
+fn logs_and_archives_are_streamed_and_resumed() -> Result<()> {
+    let (broker, source, directory) = (KafkaBroker::start(&[])?, source()?, TempDir::new()?);
+    let index = source.datadir().join("binlog.index").display().to_string();
+    let archive = directory.path().join("archive").display().to_string();
+    let stream_logs = |place: &str| {
+        let ran = stream_to(&broker, &[place])?.output()?;
+        ensure!(ran.status.success(), "{place}: {}", String::from_utf8_lossy(&ran.stderr));
+        compare_with_pipe(&broker, &source, KEYS).with_context(|| place.to_owned())
+    };
+    source.sql(
+        "use d; insert into t (b) values ('one'); flush binary logs; insert into t (b) values ('two')",
+    )?;
+    let first = stream_logs(&index)?;
+    // Within a log.
+    source.sql("use d; update t set b = 'changed'; flush binary logs; delete from t limit 1")?;
+    let second = stream_logs(&index)?;
+    ensure!(second == first + 9, "{first} records, then {second}");
+    source.sql("use d; insert into t (b) values ('three'); flush binary logs")?;
+    let archived =
+        Command::new(bintide()?).args(["archive", "--quiet", "--to", &archive, &index]).output()?;
+    ensure!(archived.status.success(), "{}", String::from_utf8_lossy(&archived.stderr));
+    let third = stream_logs(&archive)?;
+    ensure!(third == second + 3, "{second} records, then {third}");
+    Ok(())
+}
+
+/// The rows of a snapshot are reads, each once, and the changes after it follow. A later run does not read them again.
+#[test]
+fn snapshots_come_before_the_changes() -> Result<()> {
+    let (broker, source) = (KafkaBroker::start(&[])?, source()?);
+    source.sql(
+        "use d; insert into t (b) values ('one'), ('two'), (null); insert into pair values ('ü', 1, 2), ('x', 1, 3);
+         insert into no_key values (1), (1)",
+    )?;
+    stream_all(&broker, &source, &["--snapshot", "--partitions=3"])?;
+    source.sql(
+        "use d; update t set b = 'changed' where id = 2; delete from t where id = 3; insert into t (b) values ('later');
+         update pair set b = 5 where a = 'x'; insert into no_key values (2)",
+    )?;
+    stream_all(&broker, &source, &["--snapshot"])?;
+    let records = read_topics(&broker)?;
+    let (mut reads, mut marks): (BTreeMap<String, usize>, BTreeMap<String, usize>) = Default::default();
+    for record in &records {
+        let Some(value) = &record.value else { continue };
+        let value: Value = serde_json::from_str(value)?;
+        if value["op"] == "r" {
+            ensure!(value["before"].is_null() && value["transaction"].is_null(), "{record:?}");
+            *reads.entry(record.topic.clone()).or_default() += 1;
+            *marks.entry(value["source"]["snapshot"].to_string()).or_default() += 1;
+        }
+    }
+    let expected = [("bintide.d.no_key", 2), ("bintide.d.pair", 2), ("bintide.d.t", 3)];
+    ensure!(reads.iter().map(|(topic, count)| (&**topic, *count)).eq(expected), "{reads:?}");
+    ensure!(["\"first\"", "\"last\""].iter().all(|mark| marks.get(*mark) == Some(&1)), "{marks:?}");
+    for (table, columns, key) in
+        [("t", "'id', id, 'b', b", &["id"][..]), ("pair", "'a', a, 'b', b, 'c', c", &["b", "a"][..])]
+    {
+        let rows = source.sql(&format!("select json_object({columns}) from d.{table}"))?;
+        compare_with_rows(&records, &format!("bintide.d.{table}"), &rows, key)?;
+    }
+    let keyless = records.iter().filter(|record| record.topic == "bintide.d.no_key").count();
+    ensure!(keyless == 3, "{keyless}");
     Ok(())
 }
 
