@@ -2,6 +2,8 @@
 //! exactly once and in order by key, whatever is killed.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -19,7 +21,9 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 use tempfile::TempDir;
-use testkit::{KafkaBroker, KafkaTopics, Launch, SeededRandom, TestServer, free_port, seed_from_env};
+use testkit::{
+    KafkaBroker, KafkaTopics, Launch, PythonEnvironment, SeededRandom, TestServer, free_port, seed_from_env,
+};
 
 /// Time limit of waits.
 const TIMEOUT: Duration = Duration::from_secs(90);
@@ -163,6 +167,67 @@ fn routed_tables_share_a_topic() -> Result<()> {
     let said = stream_refused(&broker, &source, &["--name=other", "--route=d.order_.=d.t"])?;
     ensure!(said.contains("d.t have the same topic other.d.t"), "{said}");
     Ok(())
+}
+
+/// Program of the recipe for PostgreSQL, with SQLite in its place.
+fn reader_program(broker: &KafkaBroker, database: &Path) -> Result<String> {
+    let page = testkit::workspace_root().join("docs/recipes/kafka-readers.md");
+    let page = fs::read_to_string(page)?;
+    let program =
+        page.split("```python\n").nth(1).and_then(|rest| rest.split("```").next()).context("no program")?;
+    let connect = format!("sqlite3.connect({:?})", database.display().to_string());
+    let program = program.replace("psycopg.connect(\"dbname=shop\")", &connect).replace("psycopg", "sqlite3");
+    Ok(program.replace("%s", "?").replace("b1:9092", &broker.address()))
+}
+
+/// The program of the recipe keeps a copy of a table, also after a kill.
+#[test]
+fn the_reader_of_the_recipe_keeps_a_copy() -> Result<()> {
+    let (broker, source, directory) = (KafkaBroker::start(&[])?, source()?, TempDir::new()?);
+    let (database, file) = (directory.path().join("copy.db"), directory.path().join("reader.py"));
+    let copy = rusqlite::Connection::open(&database)?;
+    copy.execute_batch(
+        "pragma journal_mode = wal; create table orders (id integer primary key, customer text, amount text)",
+    )?;
+    fs::write(&file, reader_program(&broker, &database)?)?;
+    source.sql(
+        "create database shop; create table shop.orders (id int primary key, customer varchar(100), amount decimal(10,2));
+         insert into shop.orders values (1, 'Zoë', 10.5), (2, null, null), (3, 'gone', 0)",
+    )?;
+    let options = ["--name=shop", "--do-table=shop.orders", "--decimal-handling-mode=string", "--snapshot"];
+    stream_all(&broker, &source, &options)?;
+    let rows = || -> Result<String> {
+        let mut query = copy
+            .prepare("select id, ifnull(customer, 'NULL'), ifnull(amount, 'NULL') from orders order by id")?;
+        let row = |row: &rusqlite::Row<'_>| {
+            Ok(format!(
+                "{}\t{}\t{}",
+                row.get::<_, i64>(0)?,
+                row.get::<_, String>(1)?,
+                row.get::<_, String>(2)?
+            ))
+        };
+        Ok(query.query_map([], row)?.collect::<Result<Vec<_>, _>>()?.join("\n"))
+    };
+    let check_copy = || -> Result<()> {
+        let mut reader = Command::new(PythonEnvironment::KAFKA.python()?);
+        let mut reader = Running::start(reader.arg(&file).stdin(Stdio::null()).stderr(Stdio::inherit()))?;
+        let expected = source.sql("select * from shop.orders order by id")?;
+        wait_for_within(TIMEOUT, || {
+            let found = rows()?;
+            ensure!(found == expected.trim(), "{found}, expected {expected}");
+            Ok(())
+        })?;
+        reader.kill()?;
+        reader.wait().map(drop)
+    };
+    check_copy()?;
+    source.sql(
+        "use shop; update orders set amount = amount + 1; delete from orders where id = 3; insert into orders values (4, 'new', 7);
+         update orders set id = 5 where id = 1",
+    )?;
+    stream_all(&broker, &source, &options)?;
+    check_copy()
 }
 
 /// Log files and archives are sources too, and each run continues after the last one.
