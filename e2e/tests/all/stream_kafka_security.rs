@@ -91,7 +91,7 @@ fn sample() -> PathBuf {
 fn has_tls() -> Result<bool> {
     let mut command = stream_to_address("127.0.0.1:1", &["--kafka", "security.protocol=ssl"])?;
     // Without the feature, the first property is refused; with it, the second one.
-    let ran = command.args(["--kafka", "linger=5"]).arg(sample()).output()?;
+    let ran = command.args(["--columns", "numbered", "--kafka", "linger=5"]).arg(sample()).output()?;
     let said = String::from_utf8_lossy(&ran.stderr);
     ensure!(said.contains("kafka-tls") || said.contains("linger"), "{said}");
     Ok(!said.contains("kafka-tls"))
