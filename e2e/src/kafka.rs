@@ -75,15 +75,49 @@ pub fn read_matching_topics(
     Ok(records)
 }
 
+/// Returns records as they would be without `--route`: each table in a topic of its own, without the field in its keys.
+///
+/// # Errors
+///
+/// Returns an error if a record without a key does not name its table.
+pub fn unrouted(records: Vec<TopicRecord>) -> Result<Vec<TopicRecord>> {
+    let unrouted = |mut record: TopicRecord| {
+        match &record.key {
+            Some(key) => {
+                if let Some((start, topic)) = key.split_once(",\"__dbz__physicalTableIdentifier\":\"") {
+                    record.topic = topic.strip_suffix("\"}").context("a malformed key")?.to_owned();
+                    record.key = Some(format!("{start}}}"));
+                }
+            }
+            None => {
+                let value: Value = serde_json::from_str(record.value.as_deref().context("an empty record")?)?;
+                let text = |name: &str| value["source"][name].as_str().context("no table");
+                record.topic = format!("{PREFIX}.{}.{}", text("db")?, text("table")?);
+            }
+        }
+        Ok(record)
+    };
+    records.into_iter().map(unrouted).collect()
+}
+
 /// Returns a command that streams to a broker.
 ///
 /// # Errors
 ///
 /// Returns an error if bintide cannot be found.
 pub fn stream_to(broker: &KafkaBroker, arguments: &[&str]) -> Result<Command> {
+    stream_to_address(&broker.address(), arguments)
+}
+
+/// Returns a command that streams to brokers, whose addresses are HOST:PORT, with commas.
+///
+/// # Errors
+///
+/// Returns an error if bintide cannot be found.
+pub fn stream_to_address(brokers: &str, arguments: &[&str]) -> Result<Command> {
     let mut command = Command::new(bintide()?);
     command.env_clear().args(["stream", "--format", "debezium"]).args(arguments);
-    command.args(["--to", &format!("kafka://{}/", broker.address())]).stdin(Stdio::null());
+    command.args(["--to", &format!("kafka://{brokers}/")]).stdin(Stdio::null());
     Ok(command)
 }
 
@@ -165,6 +199,51 @@ pub fn compare(printed: &str, found: &[TopicRecord], keys: PrimaryKeys<'_>) -> R
     Ok(found.len())
 }
 
+/// Returns the rows of a table by their key, as the last records of its topic have them.
+///
+/// # Errors
+///
+/// Returns an error if a record is malformed, or has no key.
+pub fn last_rows(records: &[TopicRecord], topic: &str) -> Result<BTreeMap<String, Value>> {
+    let mut rows = BTreeMap::new();
+    for record in records.iter().filter(|record| record.topic == topic) {
+        let key = record.key.clone().context("a record without a key")?;
+        let value: Option<Value> = record.value.as_deref().map(serde_json::from_str).transpose()?;
+        // A delete has a tombstone after it.
+        match value.and_then(|value| value.get("after").cloned()).filter(|after| !after.is_null()) {
+            Some(after) => drop(rows.insert(key, after)),
+            None => drop(rows.remove(&key)),
+        }
+    }
+    Ok(rows)
+}
+
+/// Compares the last record of each key in a topic with the rows of its table, `rows`: one JSON object per line.
+///
+/// # Errors
+///
+/// Returns the first difference.
+pub fn compare_with_rows(records: &[TopicRecord], topic: &str, rows: &str, key: &[&str]) -> Result<()> {
+    let mut expected = BTreeMap::new();
+    for line in rows.lines().filter(|line| !line.is_empty()) {
+        let row: Value = serde_json::from_str(line).with_context(|| line.to_owned())?;
+        expected.insert(key_text(&row, key), row);
+    }
+    let found = last_rows(records, topic)?;
+    for (key, row) in &expected {
+        ensure!(found.get(key) == Some(row), "{topic} {key}: {:?}, expected {row}", found.get(key));
+    }
+    let unexpected = found.iter().find(|(key, _)| !expected.contains_key(*key));
+    ensure!(unexpected.is_none(), "{topic}: unexpected {unexpected:?}");
+    Ok(())
+}
+
+/// Returns the key of a row, as the stream writes it.
+pub fn key_text(row: &Value, key: &[&str]) -> String {
+    let fields: Vec<String> = key.iter().map(|column| format!("\"{column}\":{}", row[*column])).collect();
+    format!("{{{}}}", fields.join(","))
+}
+
 const TOMBSTONE: &str = "tombstone";
 
 /// Topic and key of a record.
@@ -189,8 +268,7 @@ fn topic_key(record: &Value, keys: PrimaryKeys<'_>) -> Result<TopicKey> {
     let columns = keys.iter().find(|(table, _)| *table == name).map(|(_, columns)| *columns);
     let columns = columns.with_context(|| format!("unexpected table {name}"))?;
     let row = if record["after"].is_null() { &record["before"] } else { &record["after"] };
-    let fields: Vec<String> = columns.iter().map(|column| format!("\"{column}\":{}", row[column])).collect();
-    let key = (!fields.is_empty()).then(|| format!("{{{}}}", fields.join(",")));
+    let key = (!columns.is_empty()).then(|| key_text(row, columns));
     Ok(TopicKey { topic: format!("{PREFIX}.{name}"), key })
 }
 

@@ -1,6 +1,6 @@
 //! Compares the records of `bintide stream` with those of Debezium and Maxwell. The tool and bintide read the same
 //! server's log, and their records are compared field by field. Then these tools and others read a relay of compressed
-//! logs. Last, bintide continues where a Debezium Server stopped.
+//! logs. Last, topics of bintide are compared with those of a Debezium Server, and bintide continues where one stopped.
 
 mod compare;
 mod debezium;
@@ -37,6 +37,8 @@ pub(crate) enum JudgePart {
     Maxwell,
     /// Run Debezium, Maxwell, canal and python-mysql-replication on a relay
     Relay,
+    /// Compare topics with those of a Debezium Server: fetches 781 MB
+    Topics,
     /// Continue where a Debezium Server stopped: fetches 781 MB
     Adoption,
 }
@@ -53,6 +55,7 @@ pub(crate) fn run_judges(only: Option<JudgePart>) -> Result<()> {
             JudgePart::Debezium => debezium::judge(&make_directory(&directory.join("debezium"))?)?,
             JudgePart::Maxwell => maxwell::judge(&make_directory(&directory.join("maxwell"))?)?,
             JudgePart::Relay => through_relay::judge(&directory)?,
+            JudgePart::Topics => run_example("judge_topics", [0, 0])?,
             JudgePart::Adoption => run_example("adoption", [ADOPTED_ROWS, 0])?,
         }
     }

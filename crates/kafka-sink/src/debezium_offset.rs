@@ -11,7 +11,7 @@ use stream::{
 };
 
 use crate::java_map::{JavaMapEntry, parse_java_map};
-use crate::kafka_connection::connection_config;
+use crate::kafka_connection::ConnectionConfig;
 use crate::kafka_sink::KafkaSettings;
 use crate::topic_reader::{partitions_of, parts, read_topic};
 
@@ -133,7 +133,10 @@ impl DebeziumOffset {
         };
         // The last record of a key counts.
         let mut offsets: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
-        let config = connection_config(settings);
+        let config = ConnectionConfig::new(settings).map_err(|error| DebeziumOffsetError::Topic {
+            topic: topic.to_owned(),
+            reason: error.to_string(),
+        })?;
         let partitions = partitions_of(&config, topic).map_err(failed)?;
         let read = read_topic(&config, topic, &partitions, |record| {
             let (key, value) = parts(record);

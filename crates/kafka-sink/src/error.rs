@@ -16,6 +16,12 @@ pub enum KafkaSinkError {
         /// Reason.
         reason: String,
     },
+    /// A login by tokens that is not possible.
+    #[error("sasl.mechanism=OAUTHBEARER: {reason}")]
+    Oauth {
+        /// Reason.
+        reason: String,
+    },
     /// The brokers cannot be reached.
     #[error("could not reach the brokers {brokers} within {seconds} s: {reason}")]
     Unreachable {
@@ -45,8 +51,8 @@ pub enum KafkaSinkError {
     },
     /// A topic of two tables. Their records would overwrite each other in a compacted topic.
     #[error(
-        "the tables {first} and {second} have the same topic {topic}: exclude one of them, or write it with a --name of its \
-         own"
+        "the tables {first} and {second} have the same topic {topic}: exclude one of them, write it with a --name of its own, or \
+         send both to one topic with --route"
     )]
     SharedTopic {
         /// Name.
@@ -55,6 +61,16 @@ pub enum KafkaSinkError {
         first: String,
         /// Other table.
         second: String,
+    },
+    /// A route to a topic that has other records of the stream.
+    #[error(
+        "--route: the table {table} cannot use the topic {topic}, which has other records of this stream"
+    )]
+    ReservedTopic {
+        /// Name.
+        topic: String,
+        /// Table.
+        table: String,
     },
     /// A topic for dead letters that has other records of the stream.
     #[error(

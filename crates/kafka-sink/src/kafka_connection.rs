@@ -1,35 +1,112 @@
 //! Connections to the brokers: their configuration, and the start of a producer.
 
 use std::collections::HashSet;
+use std::error::Error;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rdkafka::client::{ClientContext, OAuthToken};
 use rdkafka::config::{ClientConfig, FromClientConfigAndContext as _, RDKafkaLogLevel};
+use rdkafka::consumer::{BaseConsumer, Consumer as _, ConsumerContext};
 use rdkafka::error::{KafkaError, RDKafkaError, RDKafkaErrorCode};
+use rdkafka::metadata::Metadata;
 use rdkafka::producer::{BaseProducer, Producer as _};
+use tracing::debug;
 
 use crate::error::KafkaSinkError;
 use crate::kafka_context::KafkaContext;
 use crate::kafka_sink::KafkaSettings;
 use crate::kafka_state::SharedKafkaState;
+use crate::oauth_settings::{OAUTH_PROPERTIES, OauthSettings};
+use crate::token_client::TokenClient;
 
 /// Size of librdkafka's queue in bytes.
 const QUEUE_SIZE: usize = 64 << 20;
 /// Timeout of the first contact with the brokers.
 pub(crate) const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
+/// Time after which a login or TLS that brokers refuse at the first contact ends the run.
+const REFUSAL_TIMEOUT: Duration = Duration::from_secs(5);
 /// Interval at which blocking waits poll for Ctrl-C.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// Interval at which librdkafka counts the brokers that are connected.
 const STATISTICS_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Returns the configuration of a connection.
-pub(crate) fn connection_config(settings: &KafkaSettings) -> ClientConfig {
-    let mut config = ClientConfig::new();
-    config.set("client.id", "bintide").set("bootstrap.servers", &settings.address.brokers);
-    config.set_log_level(RDKafkaLogLevel::Warning);
-    for (name, value) in &settings.properties.values {
-        config.set(name, value);
+/// Configuration of the clients of a connection.
+#[derive(Clone, Debug)]
+pub(crate) struct ConnectionConfig {
+    pub(crate) client: ClientConfig,
+    /// Source of tokens for logins; `None` for other logins.
+    pub(crate) tokens: Option<Arc<TokenClient>>,
+}
+
+/// Callbacks of a client that only reads.
+#[derive(Clone, Debug)]
+pub(crate) struct ReaderContext {
+    tokens: Option<Arc<TokenClient>>,
+}
+
+impl ConnectionConfig {
+    /// Returns the configuration of a connection.
+    pub(crate) fn new(settings: &KafkaSettings) -> Result<Self, KafkaSinkError> {
+        let mut client = ClientConfig::new();
+        client.set("client.id", "bintide").set("bootstrap.servers", &settings.address.brokers);
+        client.set_log_level(RDKafkaLogLevel::Warning);
+        let oauth = OauthSettings::from_properties(&settings.properties.values)?;
+        for (name, value) in &settings.properties.values {
+            if oauth.is_none() || !OAUTH_PROPERTIES.contains(&name.as_str()) {
+                client.set(name, value);
+            }
+        }
+        let tokens = oauth.map(TokenClient::new).transpose()?.map(Arc::new);
+        Ok(Self { client, tokens })
     }
-    config
+
+    /// Creates a consumer.
+    pub(crate) fn consumer(&self) -> Result<BaseConsumer<ReaderContext>, KafkaError> {
+        self.client.create_with_context(ReaderContext { tokens: self.tokens.clone() })
+    }
+}
+
+impl ClientContext for ReaderContext {
+    const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
+
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        debug!("librdkafka: {level:?} {facility}: {message}");
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        debug!("librdkafka: {error}: {reason}");
+    }
+
+    fn generate_oauth_token(&self, _config: Option<&str>) -> Result<OAuthToken, Box<dyn Error>> {
+        fetch_token(self.tokens.as_deref())
+    }
+}
+
+impl ConsumerContext for ReaderContext {}
+
+/// Fetches a token for a login.
+pub(crate) fn fetch_token(tokens: Option<&TokenClient>) -> Result<OAuthToken, Box<dyn Error>> {
+    let tokens = tokens.ok_or("there is no server of tokens")?;
+    Ok(tokens.fetch()?)
+}
+
+/// Fetches the metadata of a topic, or of all topics, with a client that has just been created.
+pub(crate) fn fetch_metadata(
+    consumer: &BaseConsumer<ReaderContext>,
+    topic: Option<&str>,
+    timeout: Duration,
+) -> Result<Metadata, KafkaError> {
+    let begun = Instant::now();
+    loop {
+        // A login by token goes on only within a poll.
+        consumer.poll(Duration::ZERO);
+        match consumer.fetch_metadata(topic, POLL_INTERVAL) {
+            Err(error) if begun.elapsed() >= timeout => return Err(error),
+            Err(_) => {}
+            Ok(metadata) => return Ok(metadata),
+        }
+    }
 }
 
 fn producer_config(connection: &ClientConfig, settings: &KafkaSettings, batch_size: usize) -> ClientConfig {
@@ -74,18 +151,19 @@ pub(crate) fn transaction_timeout(settings: &KafkaSettings) -> Duration {
 
 /// Creates a producer, and fences off earlier ones of the same stream. Also returns the topics that exist.
 pub(crate) fn connect(
-    connection: &ClientConfig,
+    connection: &ConnectionConfig,
     settings: &KafkaSettings,
     state: &SharedKafkaState,
     batch_size: usize,
 ) -> Result<(BaseProducer<KafkaContext>, HashSet<String>), KafkaSinkError> {
-    let config = producer_config(connection, settings, batch_size);
+    let config = producer_config(&connection.client, settings, batch_size);
     state.begin_client();
-    let producer = BaseProducer::from_config_and_context(&config, KafkaContext::new(state.clone()));
+    let context = KafkaContext::new(state.clone(), connection.tokens.clone());
+    let producer = BaseProducer::from_config_and_context(&config, context);
     let producer = producer.map_err(config_error)?;
     state.begin_waiting();
-    let existing = wait_for_topics(&producer, settings, state)?;
-    init_transactions(&producer, settings, state)?;
+    let existing = wait_for_topics(&producer, settings)?;
+    init_transactions(&producer, settings)?;
     state.end_waiting();
     Ok((producer, existing))
 }
@@ -94,7 +172,6 @@ pub(crate) fn connect(
 fn wait_for_topics(
     producer: &BaseProducer<KafkaContext>,
     settings: &KafkaSettings,
-    state: &SharedKafkaState,
 ) -> Result<HashSet<String>, KafkaSinkError> {
     let begun = Instant::now();
     loop {
@@ -105,21 +182,22 @@ fn wait_for_topics(
             }
             Err(error) => error,
         };
-        check_open(begun, settings, state, &error)?;
+        check_open(begun, settings, producer.context(), &error)?;
     }
 }
 
 fn init_transactions(
     producer: &BaseProducer<KafkaContext>,
     settings: &KafkaSettings,
-    state: &SharedKafkaState,
 ) -> Result<(), KafkaSinkError> {
     let begun = Instant::now();
     loop {
         producer.poll(Duration::ZERO);
         match producer.init_transactions(POLL_INTERVAL) {
             Ok(()) => return Ok(()),
-            Err(error) if is_retriable(&error) => check_open(begun, settings, state, &error)?,
+            Err(error) if is_retriable(&error) => {
+                check_open(begun, settings, producer.context(), &error)?;
+            }
             Err(error) => {
                 return Err(KafkaSinkError::Other {
                     what: "starting transactions",
@@ -133,16 +211,17 @@ fn init_transactions(
 fn check_open(
     begun: Instant,
     settings: &KafkaSettings,
-    state: &SharedKafkaState,
+    context: &KafkaContext,
     error: &KafkaError,
 ) -> Result<(), KafkaSinkError> {
-    if begun.elapsed() < OPEN_TIMEOUT && !(settings.is_stop_requested)() {
+    let timeout = if context.is_refused() { REFUSAL_TIMEOUT } else { OPEN_TIMEOUT };
+    if begun.elapsed() < timeout && !(settings.is_stop_requested)() {
         return Ok(());
     }
     Err(KafkaSinkError::Unreachable {
         brokers: settings.address.brokers.clone(),
         seconds: begun.elapsed().as_secs(),
-        reason: state.error().unwrap_or_else(|| reason_of(error)),
+        reason: context.state().error().unwrap_or_else(|| reason_of(error)),
     })
 }
 

@@ -1,8 +1,10 @@
 //! Callbacks of librdkafka: its log, errors of the connection, and records that were not delivered.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::error::Error;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rdkafka::client::ClientContext;
+use rdkafka::client::{ClientContext, OAuthToken};
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::DeliveryResult;
@@ -10,7 +12,9 @@ use rdkafka::producer::ProducerContext;
 use tracing::{debug, warn};
 
 use crate::client_statistics::ClientStatistics;
+use crate::kafka_connection::fetch_token;
 use crate::kafka_state::SharedKafkaState;
+use crate::token_client::TokenClient;
 
 /// Callbacks of one client.
 #[derive(Debug)]
@@ -18,6 +22,10 @@ pub(crate) struct KafkaContext {
     state: SharedKafkaState,
     /// Their number is bounded by that of the pending records.
     failures: Mutex<Vec<DeliveryFailure>>,
+    /// True after an error of TLS or of a login.
+    is_refused: AtomicBool,
+    /// Source of tokens for logins; `None` for other logins.
+    tokens: Option<Arc<TokenClient>>,
 }
 
 /// A record that was not delivered.
@@ -29,8 +37,17 @@ pub(crate) struct DeliveryFailure {
 }
 
 impl KafkaContext {
-    pub(crate) fn new(state: SharedKafkaState) -> Self {
-        Self { state, failures: Mutex::default() }
+    pub(crate) fn new(state: SharedKafkaState, tokens: Option<Arc<TokenClient>>) -> Self {
+        Self { state, failures: Mutex::default(), is_refused: AtomicBool::new(false), tokens }
+    }
+
+    pub(crate) const fn state(&self) -> &SharedKafkaState {
+        &self.state
+    }
+
+    /// Returns whether a broker, or this client, has refused a connection because of TLS or the login.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.is_refused.load(Ordering::Relaxed)
     }
 
     /// Takes the records that were not delivered since the last call.
@@ -44,6 +61,12 @@ impl KafkaContext {
 }
 
 impl ClientContext for KafkaContext {
+    const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
+
+    fn generate_oauth_token(&self, _config: Option<&str>) -> Result<OAuthToken, Box<dyn Error>> {
+        fetch_token(self.tokens.as_deref())
+    }
+
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
         debug!("librdkafka: {level:?} {facility}: {message}");
     }
@@ -57,10 +80,12 @@ impl ClientContext for KafkaContext {
 
     fn error(&self, error: KafkaError, reason: &str) {
         debug!("librdkafka: {error}: {reason}");
+        let code = error.rdkafka_error_code();
+        if matches!(code, Some(RDKafkaErrorCode::Authentication | RDKafkaErrorCode::SSL)) {
+            self.is_refused.store(true, Ordering::Relaxed);
+        }
         // It follows an error of a broker, which tells more.
-        if error.rdkafka_error_code() == Some(RDKafkaErrorCode::AllBrokersDown)
-            && self.state.error().is_some()
-        {
+        if code == Some(RDKafkaErrorCode::AllBrokersDown) && self.state.error().is_some() {
             return;
         }
         if self.state.set_error(reason) {

@@ -22,6 +22,9 @@ pub enum KafkaPropertyError {
         "{0} is a secret, which other users of this machine would see: put it into a file, for --kafka-file"
     )]
     Secret(String),
+    /// A property that needs OpenSSL, which this build lacks.
+    #[error("{0} needs OpenSSL, and this bintide was built without it: build it with --features kafka-tls")]
+    WithoutTls(String),
 }
 
 /// Properties that bintide sets.
@@ -44,7 +47,8 @@ const FIXED_NAMES: [&str; 15] = [
 ];
 
 /// Properties that contain secrets.
-const SECRET_NAMES: [&str; 5] = [
+const SECRET_NAMES: [&str; 6] = [
+    "sasl.oauthbearer.client.credentials.client.secret",
     "sasl.oauthbearer.client.secret",
     "sasl.password",
     "ssl.key.password",
@@ -76,6 +80,20 @@ impl KafkaProperties {
         lines.filter(|line| !line.is_empty() && !line.starts_with('#')).try_for_each(|line| self.add(line))
     }
 
+    /// Checks that this build has what the properties need.
+    ///
+    /// # Errors
+    ///
+    /// If TLS, SCRAM or OAUTHBEARER are needed, and the build has no OpenSSL.
+    pub fn check_build(&self) -> Result<(), KafkaPropertyError> {
+        match self.values.iter().find(|(name, value)| needs_tls(name, value)) {
+            Some((name, value)) if !cfg!(feature = "tls") => {
+                Err(KafkaPropertyError::WithoutTls(format!("{name}={value}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn add(&mut self, text: &str) -> Result<(), KafkaPropertyError> {
         let (name, value) = split(text)?;
         if FIXED_NAMES.contains(&name) {
@@ -86,7 +104,18 @@ impl KafkaProperties {
     }
 }
 
-fn split(text: &str) -> Result<(&str, &str), KafkaPropertyError> {
+/// Returns whether a property needs OpenSSL in librdkafka.
+fn needs_tls(name: &str, value: &str) -> bool {
+    let value = value.to_ascii_lowercase();
+    match name {
+        "security.protocol" => value.ends_with("ssl"),
+        "sasl.mechanism" | "sasl.mechanisms" => value.starts_with("scram-") || value == "oauthbearer",
+        _ => false,
+    }
+}
+
+/// Splits `KEY=VALUE`.
+pub(crate) fn split(text: &str) -> Result<(&str, &str), KafkaPropertyError> {
     // The text may contain a secret.
     let malformed = || KafkaPropertyError::Malformed(text.chars().take(12).chain(['…']).collect());
     let (name, value) = text.split_once('=').ok_or_else(malformed)?;
@@ -115,5 +144,24 @@ mod tests {
         assert_eq!(fixed, KafkaPropertyError::Fixed("transactional.id".to_owned()));
         assert!(properties.add_argument("linger.ms").is_err());
         properties.add_argument("linger.ms=5").unwrap();
+    }
+
+    #[test]
+    fn missing_features_are_named() {
+        let check = |text: &str, needs_tls: bool| {
+            let mut properties = KafkaProperties::default();
+            properties.add_argument(text).unwrap();
+            let expected = match needs_tls && !cfg!(feature = "tls") {
+                true => Err(KafkaPropertyError::WithoutTls(text.to_owned())),
+                false => Ok(()),
+            };
+            assert_eq!(properties.check_build(), expected, "{text}");
+        };
+        check("security.protocol=ssl", true);
+        check("security.protocol=SASL_SSL", true);
+        check("security.protocol=sasl_plaintext", false);
+        check("sasl.mechanisms=SCRAM-SHA-512", true);
+        check("sasl.mechanism=OAUTHBEARER", true);
+        check("sasl.mechanism=PLAIN", false);
     }
 }

@@ -7,20 +7,18 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rdkafka::config::ClientConfig;
-use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::error::RDKafkaErrorCode;
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{BaseRecord, Producer as _};
-use stream::{BrokerProgress, BrokerSink, CommitStart, DefinitionsUpdate, KeyedRecord};
+use stream::{BrokerProgress, BrokerSink, CommitStart, DefinitionsUpdate, KeyedRecord, KeyedRecordKind};
 use tracing::{debug, info, warn};
 
 use crate::dead_letter::PART_HEADER;
 use crate::error::KafkaSinkError;
 use crate::kafka_address::KafkaAddress;
 use crate::kafka_connection::{
-    OPEN_TIMEOUT, config_error, connect, connection_config, is_retriable, reason_of, size_property,
-    transaction_timeout,
+    ConnectionConfig, OPEN_TIMEOUT, config_error, connect, fetch_metadata, is_retriable, reason_of,
+    size_property, transaction_timeout,
 };
 use crate::kafka_context::{DeliveryFailure, key_text, transaction_text};
 use crate::kafka_properties::KafkaProperties;
@@ -29,11 +27,12 @@ use crate::pending_records::{PendingRecord, PendingRecords};
 use crate::progress_topic::{
     COMMIT_KEY, DEFINITIONS_KEY, PROGRESS_KEY, PROGRESS_PARTITION, SavedRecords, read_progress,
 };
-use crate::record_encoder::{EncodedRecord, RecordEncoder};
+use crate::record_encoder::{EncodedRecord, RecordEncoder, RecordOrigin};
 use crate::record_format::RecordFormats;
 use crate::registry_settings::RegistrySettings;
 use crate::schema_registry::SchemaRegistry;
 use crate::topic_catalogue::{TopicCatalogue, TopicPolicy, progress_topic_name};
+use crate::topic_route::TopicRoute;
 use crate::transaction_committer::{CommitOutcome, RunningCommit, TransactionCommitter, TransactionFailure};
 
 /// Size of uncommitted records at which they are committed. Bounds memory, which has them three times: those of the commit
@@ -69,6 +68,8 @@ pub struct KafkaSettings {
     pub properties: KafkaProperties,
     /// Treatment of topics that do not exist.
     pub topics: TopicPolicy,
+    /// Topics of tables that do not have topics of their own. The first route that matches a table applies.
+    pub routes: Vec<TopicRoute>,
     /// Topic for records that are too large for their topics; `None` to return an error.
     pub dead_letters: Option<String>,
     /// Formats of keys and values.
@@ -100,6 +101,8 @@ pub struct KafkaSink {
     /// `None` for JSON, which needs no encoding.
     encoder: Option<RecordEncoder>,
     encoded: EncodedRecord,
+    /// Key of a row whose table shares its topic. Its memory is used again.
+    routed_key: Vec<u8>,
     /// Number of the topic with the progress.
     progress_topic: usize,
     /// Maximum size of a batch of several records.
@@ -168,12 +171,11 @@ impl KafkaSink {
     ///
     /// If a property is wrong, the brokers cannot be reached, or the progress cannot be read.
     pub fn open(settings: &KafkaSettings, state: &SharedKafkaState) -> Result<OpenedKafka, KafkaSinkError> {
-        let config = connection_config(settings);
+        let config = ConnectionConfig::new(settings)?;
         let batch_size = size_property(settings, "batch.size");
         let (producer, existing) = connect(&config, settings, state, batch_size)?;
         let is_stop_requested = settings.is_stop_requested;
-        let mut topics =
-            TopicCatalogue::new(&settings.name, settings.topics, config.clone(), existing, is_stop_requested);
+        let mut topics = TopicCatalogue::new(settings, config.clone(), existing);
         let progress_topic = topics.progress_topic()?;
         if let Some(name) = &settings.dead_letters {
             topics.add_dead_letters(name, size_property(settings, "message.max.bytes"))?;
@@ -195,6 +197,7 @@ impl KafkaSink {
             topics,
             encoder,
             encoded: EncodedRecord::default(),
+            routed_key: Vec::new(),
             progress_topic,
             batch_size,
             pending: PendingRecords::default(),
@@ -219,9 +222,9 @@ impl KafkaSink {
     ///
     /// If the brokers cannot be reached, or the progress cannot be read.
     pub fn has_progress(settings: &KafkaSettings) -> Result<bool, KafkaSinkError> {
-        let config = connection_config(settings);
-        let consumer: BaseConsumer = config.create().map_err(config_error)?;
-        let metadata = consumer.fetch_metadata(None, OPEN_TIMEOUT);
+        let config = ConnectionConfig::new(settings)?;
+        let consumer = config.consumer().map_err(config_error)?;
+        let metadata = fetch_metadata(&consumer, None, OPEN_TIMEOUT);
         let metadata = metadata.map_err(|error| KafkaSinkError::Unreachable {
             brokers: settings.address.brokers.clone(),
             seconds: OPEN_TIMEOUT.as_secs(),
@@ -525,7 +528,7 @@ impl KafkaSink {
         progress: Option<&BrokerProgress>,
     ) -> Result<FailedOutcome, KafkaSinkError> {
         warn!("{error}; connecting to Kafka again");
-        let config = connection_config(&self.settings);
+        let config = ConnectionConfig::new(&self.settings)?;
         self.replace_producer(&config)?;
         let saved = read_progress(&config, self.topics.name(self.progress_topic))?;
         let is_saved = |progress: Option<&BrokerProgress>| {
@@ -543,7 +546,7 @@ impl KafkaSink {
         }
     }
 
-    fn replace_producer(&mut self, config: &ClientConfig) -> Result<(), KafkaSinkError> {
+    fn replace_producer(&mut self, config: &ConnectionConfig) -> Result<(), KafkaSinkError> {
         let (producer, _) = connect(config, &self.settings, &self.state, self.batch_size)?;
         self.committer.producer = Arc::new(producer);
         (self.is_open, self.sent) = (false, 0);
@@ -586,7 +589,7 @@ impl KafkaSink {
         }
         debug!("the brokers refuse a batch; batches have at most {limit} bytes from now on");
         self.batch_size = limit;
-        self.replace_producer(&connection_config(&self.settings))
+        self.replace_producer(&ConnectionConfig::new(&self.settings)?)
     }
 
     /// Pushes the number of a commit without progress, so that its outcome can be known after the connection is lost.
@@ -619,11 +622,22 @@ impl KafkaSink {
 impl BrokerSink for KafkaSink {
     fn push(&mut self, record: &KeyedRecord<'_>) -> io::Result<()> {
         let topic = self.topics.topic_of(record.kind)?;
+        let is_row = matches!(record.kind, KeyedRecordKind::Row(_));
+        let routed = self.topics.last_routed().filter(|_| is_row);
+        let mut record = *record;
+        if let Some(routed) = routed {
+            record.kind = routed.kind();
+            if let Some(key) = record.key {
+                routed.put_key(&mut self.routed_key, key);
+                record.key = Some(&self.routed_key);
+            }
+        }
+        let origin = RecordOrigin { topic, routed: routed.map(|routed| routed.number) };
         let encoding = match &mut self.encoder {
-            Some(encoder) => Some(encoder.encoding_of(record.kind, topic, self.topics.name(topic))?),
+            Some(encoder) => Some(encoder.encoding_of(record.kind, origin, self.topics.name(topic))?),
             None => None,
         };
-        self.pending.push(topic, encoding, record);
+        self.pending.push(topic, encoding, &record);
         if self.begun.is_none() {
             self.begun = Some(Instant::now());
             self.state.begin_waiting();

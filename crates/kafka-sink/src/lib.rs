@@ -7,6 +7,7 @@
 //! |---|---|
 //! | parse `kafka://HOST:PORT,…/` | [`KafkaAddress`] |
 //! | connect, and read the saved progress | [`KafkaSink::open`] |
+//! | choose the topics of tables | [`TopicPolicy`], [`TopicConfig`], [`TopicRoute`] |
 //! | choose the formats of keys and values | [`RecordFormats`], [`RegistrySettings`] |
 //! | continue where a Debezium connector stopped | [`DebeziumOffset`], [`KafkaSink::save`] |
 //! | show the state of the connection | [`SharedKafkaState`] |
@@ -22,6 +23,7 @@ mod connect_json;
 mod dead_letter;
 mod debezium_offset;
 mod error;
+mod http_client;
 mod java_map;
 mod json_schema;
 mod kafka_address;
@@ -30,14 +32,19 @@ mod kafka_context;
 mod kafka_properties;
 mod kafka_sink;
 mod kafka_state;
+mod oauth_settings;
 mod pending_records;
 mod progress_topic;
 mod record_encoder;
 mod record_format;
 mod registry_settings;
+mod routed_table;
 mod schema_registry;
+mod token_client;
 mod topic_catalogue;
+mod topic_config;
 mod topic_reader;
+mod topic_route;
 mod transaction_committer;
 
 pub use crate::debezium_offset::{DebeziumOffset, DebeziumOffsetError};
@@ -49,3 +56,5 @@ pub use crate::kafka_state::{BrokerFigures, KafkaFigures, RegistryFigures, Share
 pub use crate::record_format::{RecordFormat, RecordFormats};
 pub use crate::registry_settings::{RegistrySettings, RegistrySettingsError};
 pub use crate::topic_catalogue::TopicPolicy;
+pub use crate::topic_config::TopicConfig;
+pub use crate::topic_route::{TopicRoute, TopicRouteError};

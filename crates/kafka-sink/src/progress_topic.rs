@@ -1,10 +1,10 @@
 //! Saved progress of a stream: the last committed records of its topic.
 
-use rdkafka::config::ClientConfig;
 use rdkafka::error::KafkaError;
 use stream::BrokerProgress;
 
 use crate::error::KafkaSinkError;
+use crate::kafka_connection::ConnectionConfig;
 use crate::topic_reader::{parts, read_topic};
 
 /// Key of the progress.
@@ -27,7 +27,7 @@ pub(crate) struct SavedRecords {
 }
 
 /// Reads the saved progress. All earlier transactions of the stream must be over.
-pub(crate) fn read_progress(config: &ClientConfig, topic: &str) -> Result<SavedRecords, KafkaSinkError> {
+pub(crate) fn read_progress(config: &ConnectionConfig, topic: &str) -> Result<SavedRecords, KafkaSinkError> {
     let failed = |error: KafkaError| KafkaSinkError::Other {
         what: "reading the progress of the stream",
         reason: error.to_string(),

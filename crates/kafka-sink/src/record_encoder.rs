@@ -24,15 +24,24 @@ pub(crate) struct RecordEncoder {
     registry: Option<SchemaRegistry>,
     /// By number. A table has a further one after each change of its definition.
     encodings: Vec<RecordEncoding>,
-    /// Number of the latest encoding of each topic.
-    latest: HashMap<usize, LatestEncoding>,
+    /// Latest encoding of each origin of records.
+    latest: HashMap<RecordOrigin, LatestEncoding>,
 }
 
-/// Latest encoding of a topic.
+/// Origin of records: a topic, and a table if the topic has several ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct RecordOrigin {
+    /// Number of the topic.
+    pub(crate) topic: usize,
+    /// Number of the table; `None` for a topic that no tables share.
+    pub(crate) routed: Option<usize>,
+}
+
+/// Latest encoding of the records of an origin.
 #[derive(Debug)]
 struct LatestEncoding {
     number: usize,
-    /// Table of the rows in the topic.
+    /// Table of the rows.
     table: Option<Arc<RecordTable>>,
 }
 
@@ -73,18 +82,18 @@ impl RecordEncoder {
         Self { formats, registry, encodings: Vec::new(), latest: HashMap::new() }
     }
 
-    /// Returns the number of the encoding of a kind of records in a topic. Registers its schemas if they are new.
+    /// Returns the number of the encoding of a kind of records in a topic, which has this name. Registers its schemas if they are new.
     pub(crate) fn encoding_of(
         &mut self,
         kind: &KeyedRecordKind,
-        topic: usize,
+        origin: RecordOrigin,
         topic_name: &str,
     ) -> Result<usize, KafkaSinkError> {
         let table = match kind {
             KeyedRecordKind::Row(table) => Some(table),
             _ => None,
         };
-        if let Some(latest) = self.latest.get_mut(&topic) {
+        if let Some(latest) = self.latest.get_mut(&origin) {
             let is_same = match (table, &latest.table) {
                 (Some(table), Some(known)) => Arc::ptr_eq(table, known) || table == known,
                 _ => true,
@@ -102,7 +111,7 @@ impl RecordEncoder {
         let value = self.part_encoding(self.formats.value, value, &format!("{topic_name}-value"))?;
         let number = self.encodings.len();
         self.encodings.push(RecordEncoding { key, value });
-        self.latest.insert(topic, LatestEncoding { number, table: table.cloned() });
+        self.latest.insert(origin, LatestEncoding { number, table: table.cloned() });
         Ok(number)
     }
 
@@ -195,7 +204,7 @@ mod tests {
     use serde_json::Value;
     use stream::{ColumnRules, DdlSchema, KeyedRecordKind, RecordSchemas, RecordTable, ValueModes};
 
-    use super::{EncodedRecord, RecordEncoder};
+    use super::{EncodedRecord, RecordEncoder, RecordOrigin};
     use crate::avro_schema::avro_schema;
     use crate::connect_json::connect_json;
     use crate::record_format::{RecordFormat, RecordFormats};
@@ -261,7 +270,8 @@ mod tests {
     fn schemas_stand_before_their_values() {
         let formats = RecordFormats { key: RecordFormat::Json, value: RecordFormat::JsonWithSchema };
         let mut encoder = RecordEncoder::new(formats, None);
-        let number = encoder.encoding_of(&KeyedRecordKind::Heartbeat, 0, "beats").unwrap();
+        let origin = RecordOrigin { topic: 0, routed: None };
+        let number = encoder.encoding_of(&KeyedRecordKind::Heartbeat, origin, "beats").unwrap();
         let mut encoded = EncodedRecord::default();
         encoder
             .encode(number, Some(b"{\"serverName\":\"x\"}"), Some(b"{\"ts_ms\":7}"), &mut encoded)

@@ -1,15 +1,16 @@
 //! Address of a schema registry, and the login there.
 
 use std::fmt;
-use std::net::IpAddr;
 use std::path::PathBuf;
 
 use reqwest::Url;
 
+use crate::http_client::is_readable_by_others;
+
 /// Property with a user and a password, as Confluent's clients name it.
 const LOGIN_PROPERTY: &str = "basic.auth.user.info";
 /// Property with a file of certificates.
-const AUTHORITY_PROPERTY: &str = "ssl.ca.location";
+pub(crate) const AUTHORITY_PROPERTY: &str = "ssl.ca.location";
 
 /// Address of a schema registry, and the login there.
 #[derive(Clone, Debug)]
@@ -107,7 +108,7 @@ impl RegistrySettings {
             }
         }
         match &self.login {
-            Some(_) if self.is_readable_by_others() => Err(RegistrySettingsError::PlainPassword),
+            Some(_) if is_readable_by_others(&self.url) => Err(RegistrySettingsError::PlainPassword),
             _ => Ok(()),
         }
     }
@@ -116,13 +117,6 @@ impl RegistrySettings {
     #[must_use]
     pub fn with_authority(self, pem: Vec<u8>) -> Self {
         Self { authority: Some(pem), ..self }
-    }
-
-    /// Returns whether others on the network can read what is sent: without TLS, except within this machine.
-    fn is_readable_by_others(&self) -> bool {
-        let host = self.url.host_str().unwrap_or_default().trim_matches(['[', ']']);
-        let is_local = host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback());
-        self.url.scheme() == "http" && !is_local
     }
 }
 

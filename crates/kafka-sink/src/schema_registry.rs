@@ -3,19 +3,17 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use reqwest::StatusCode;
 use reqwest::header::{ACCEPT, CONTENT_TYPE};
-use reqwest::{Certificate, Client, RequestBuilder, StatusCode};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::runtime::{Builder, Runtime};
 use tracing::{info, warn};
 
 use crate::error::KafkaSinkError;
+use crate::http_client::{HttpAnswer, HttpClient, TrustedAuthorities};
 use crate::kafka_state::SharedKafkaState;
-use crate::registry_settings::{RegistryLogin, RegistrySettings};
+use crate::registry_settings::{AUTHORITY_PROPERTY, RegistryLogin, RegistrySettings};
 
-/// Timeout of one request.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time after which a registry that is away ends the stream.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(30);
 /// Pause before the second attempt; it doubles with each attempt.
@@ -24,8 +22,6 @@ const BACKOFF_MIN: Duration = Duration::from_millis(200);
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
 /// Interval at which pauses poll for Ctrl-C.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// Size at which the rest of an answer is left out. Bounds memory.
-const ANSWER_SIZE_MAX: usize = 1 << 20;
 /// Type of requests and answers.
 const CONTENT: &str = "application/vnd.schemaregistry.v1+json";
 
@@ -48,9 +44,7 @@ pub(crate) struct SubjectSchema<'s> {
 #[derive(Debug)]
 pub(crate) struct SchemaRegistry {
     settings: RegistrySettings,
-    client: Client,
-    /// The client needs one. It runs only while a request does.
-    runtime: Runtime,
+    client: HttpClient,
     state: SharedKafkaState,
     is_stop_requested: fn() -> bool,
 }
@@ -89,24 +83,10 @@ impl SchemaRegistry {
             what: "creating a client of the schema registry",
             reason,
         };
-        // Any other provider would be one more implementation of cryptography. It may be installed already.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let mut client = Client::builder().timeout(REQUEST_TIMEOUT).user_agent("bintide");
-        // A redirect must not lead to a connection without TLS.
-        client = client.https_only(settings.url.scheme() == "https");
-        if let Some(pem) = &settings.authority {
-            let without =
-                |reason: &str| failed(format!("the file of ssl.ca.location has no certificates{reason}"));
-            let found = Certificate::from_pem_bundle(pem).map_err(|error| without(&format!(": {error}")))?;
-            if found.is_empty() {
-                return Err(without(""));
-            }
-            client = client.tls_certs_only(found);
-        }
-        let client = client.build().map_err(|error| failed(error.to_string()))?;
-        let runtime = Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| failed(error.to_string()))?;
-        Ok(Self { settings, client, runtime, state, is_stop_requested })
+        let property = AUTHORITY_PROPERTY;
+        let authorities = settings.authority.as_ref().map(|pem| TrustedAuthorities { property, pem });
+        let client = HttpClient::new(&settings.url, authorities).map_err(failed)?;
+        Ok(Self { settings, client, state, is_stop_requested })
     }
 
     /// Registers a schema, unless it is registered already. Returns its number. Tries again while the registry is away.
@@ -169,7 +149,8 @@ impl SchemaRegistry {
         if let Some(RegistryLogin { user, password }) = &self.settings.login {
             request = request.basic_auth(user, Some(password));
         }
-        let RegistryAnswer { status, body } = self.send(request.body(body.to_string()))?;
+        let answer = self.client.send(request.body(body.to_string()));
+        let HttpAnswer { status, body } = answer.map_err(AttemptFailure::Transient)?;
         if status.is_success() {
             let answer: Result<RegisteredId, _> = serde_json::from_slice(&body);
             return answer
@@ -188,38 +169,6 @@ impl SchemaRegistry {
             _ => AttemptFailure::Refused(reason),
         })
     }
-
-    fn send(&self, request: RequestBuilder) -> Result<RegistryAnswer, AttemptFailure> {
-        let answer = self.runtime.block_on(async {
-            let mut answer = request.send().await?;
-            let (status, mut body) = (answer.status(), Vec::new());
-            while body.len() < ANSWER_SIZE_MAX
-                && let Some(chunk) = answer.chunk().await?
-            {
-                body.extend_from_slice(&chunk);
-            }
-            Ok(RegistryAnswer { status, body })
-        });
-        answer.map_err(|error: reqwest::Error| AttemptFailure::Transient(causes_text(&error)))
-    }
-}
-
-/// Answer to a request.
-struct RegistryAnswer {
-    status: StatusCode,
-    body: Vec<u8>,
-}
-
-/// Returns an error with its causes.
-fn causes_text(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }
 
 #[cfg(test)]

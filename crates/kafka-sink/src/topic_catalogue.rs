@@ -8,12 +8,16 @@ use std::time::{Duration, Instant};
 use futures_executor::block_on;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
 use rdkafka::client::DefaultClientContext;
-use rdkafka::config::ClientConfig;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use stream::{KeyedRecordKind, RecordTable};
 
 use crate::dead_letter::DeadLetterTopic;
 use crate::error::KafkaSinkError;
+use crate::kafka_connection::ConnectionConfig;
+use crate::kafka_sink::KafkaSettings;
+use crate::routed_table::RoutedTable;
+use crate::topic_config::TopicConfig;
+use crate::topic_route::TopicRoute;
 
 /// Timeout of a request to create a topic.
 const ADMIN_TIMEOUT: Duration = Duration::from_secs(30);
@@ -35,8 +39,11 @@ const LOST_CODES: [RDKafkaErrorCode; 8] = [
 /// Maximum size of a topic's name, in Kafka.
 const NAME_SIZE_MAX: usize = 249;
 
+/// End of the name of the topic with the starts and ends of transactions.
+const TRANSACTION_TOPIC: &str = "transaction";
+
 /// Treatment of topics that do not exist.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TopicPolicy {
     /// Create them.
     Create {
@@ -44,6 +51,8 @@ pub enum TopicPolicy {
         partitions: Option<u32>,
         /// Number of replicas of each partition; `None` for the default of the brokers.
         replication: Option<u32>,
+        /// Configuration of all topics but that of the progress.
+        config: TopicConfig,
     },
     /// Return an error.
     Require,
@@ -54,7 +63,9 @@ pub(crate) struct TopicCatalogue {
     /// Name of the stream: Debezium's topic prefix.
     prefix: String,
     policy: TopicPolicy,
-    config: ClientConfig,
+    /// The first route that matches a table applies.
+    routes: Vec<TopicRoute>,
+    connection: ConnectionConfig,
     /// Returns whether the run is to end.
     is_stop_requested: fn() -> bool,
     /// Topics that exist.
@@ -63,29 +74,36 @@ pub(crate) struct TopicCatalogue {
     names: Vec<String>,
     numbers: HashMap<String, usize>,
     /// Topics of rows by database and table.
-    rows: HashMap<[String; 2], usize>,
-    /// Topic of the last row.
-    last: Option<(Arc<RecordTable>, usize)>,
+    rows: HashMap<[String; 2], RowTopic>,
+    /// Table of the last row, and its topic.
+    last: Option<(Arc<RecordTable>, RowTopic)>,
     definitions: Option<usize>,
     transactions: Option<usize>,
     heartbeats: Option<usize>,
     dead_letters: Option<DeadLetterTopic>,
 }
 
+/// Topic of the rows of a table.
+#[derive(Clone)]
+struct RowTopic {
+    number: usize,
+    /// Form of a table that shares its topic; `None` for a table with a topic of its own.
+    routed: Option<Arc<RoutedTable>>,
+}
+
 impl TopicCatalogue {
-    /// Creates a catalogue; `existing` are the topics that exist, `config` is that of a connection.
+    /// Creates a catalogue; `existing` are the topics that exist, `connection` leads to their brokers.
     pub(crate) fn new(
-        prefix: &str,
-        policy: TopicPolicy,
-        config: ClientConfig,
+        settings: &KafkaSettings,
+        connection: ConnectionConfig,
         existing: HashSet<String>,
-        is_stop_requested: fn() -> bool,
     ) -> Self {
         Self {
-            prefix: prefix.to_owned(),
-            policy,
-            config,
-            is_stop_requested,
+            prefix: settings.name.clone(),
+            policy: settings.topics.clone(),
+            routes: settings.routes.clone(),
+            connection,
+            is_stop_requested: settings.is_stop_requested,
             existing,
             names: Vec::new(),
             numbers: HashMap::new(),
@@ -106,29 +124,20 @@ impl TopicCatalogue {
     pub(crate) fn topic_of(&mut self, kind: &KeyedRecordKind) -> Result<usize, KafkaSinkError> {
         match kind {
             KeyedRecordKind::Row(table) => {
-                if let Some((last, number)) = &self.last
+                if let Some((last, topic)) = &self.last
                     && Arc::ptr_eq(last, table)
                 {
-                    return Ok(*number);
+                    return Ok(topic.number);
                 }
-                let names = [table.database.clone(), table.table.clone()];
-                let number = match self.rows.get(&names) {
-                    Some(number) => *number,
-                    None => {
-                        let name = topic_name(&[&self.prefix, &table.database, &table.table]);
-                        let number = self.add(&name)?;
-                        self.check_unshared(number, &names)?;
-                        self.rows.insert(names, number);
-                        number
-                    }
-                };
-                self.last = Some((Arc::clone(table), number));
+                let topic = self.row_topic(table)?;
+                let number = topic.number;
+                self.last = Some((Arc::clone(table), topic));
                 Ok(number)
             }
             KeyedRecordKind::Transaction => {
                 let number = match self.transactions {
                     Some(number) => number,
-                    None => self.add(&topic_name(&[&self.prefix, "transaction"]))?,
+                    None => self.add(&topic_name(&[&self.prefix, TRANSACTION_TOPIC]))?,
                 };
                 self.transactions = Some(number);
                 Ok(number)
@@ -152,12 +161,56 @@ impl TopicCatalogue {
         }
     }
 
-    /// Refuses a second table for a topic: names with other characters than Kafka's can become equal.
-    fn check_unshared(&self, number: usize, names: &[String; 2]) -> Result<(), KafkaSinkError> {
-        match self.rows.iter().find(|(_, other)| **other == number) {
+    /// Returns the form of the table of the last row, if it shares its topic with others.
+    pub(crate) fn last_routed(&self) -> Option<&RoutedTable> {
+        self.last.as_ref()?.1.routed.as_deref()
+    }
+
+    fn row_topic(&mut self, table: &Arc<RecordTable>) -> Result<RowTopic, KafkaSinkError> {
+        let names = [table.database.clone(), table.table.clone()];
+        let known = self.rows.get(&names);
+        if let Some(topic) = known
+            && topic.routed.as_ref().is_none_or(|routed| routed.is_of(table))
+        {
+            return Ok(topic.clone());
+        }
+        let own_topic = topic_name(&[&self.prefix, &table.database, &table.table]);
+        let route = self.routes.iter().find_map(|route| route.topic_of(&table.database, &table.table));
+        let topic = match route {
+            Some(route) => {
+                let number = known.and_then(|topic| topic.routed.as_ref()).map(|routed| routed.number);
+                let number = number.unwrap_or(self.rows.len());
+                let routed = Some(Arc::new(RoutedTable::new(Arc::clone(table), &own_topic, number)));
+                RowTopic { number: self.add_routed(&topic_name(&[&self.prefix, &route]), &names)?, routed }
+            }
+            None => RowTopic { number: self.add(&own_topic)?, routed: None },
+        };
+        self.check_unshared(&topic, &names)?;
+        self.rows.insert(names, topic.clone());
+        Ok(topic)
+    }
+
+    /// Returns the topic of a route. Creates it if it is missing.
+    fn add_routed(&mut self, name: &str, [database, table]: &[String; 2]) -> Result<usize, KafkaSinkError> {
+        let reserved = [progress_topic_name(&self.prefix), topic_name(&[&self.prefix, TRANSACTION_TOPIC])];
+        if reserved.iter().any(|reserved| reserved == name) {
+            let table = format!("{database}.{table}");
+            return Err(KafkaSinkError::ReservedTopic { topic: name.to_owned(), table });
+        }
+        self.add(name)
+    }
+
+    /// Refuses a second table for a topic: names with other characters than Kafka's can become equal. Tables may share the
+    /// topic of a route, because their keys differ.
+    fn check_unshared(&self, topic: &RowTopic, names: &[String; 2]) -> Result<(), KafkaSinkError> {
+        let is_conflict = |(other_names, other): &(&[String; 2], &RowTopic)| {
+            let is_shared = other.number == topic.number && *other_names != names;
+            is_shared && (topic.routed.is_none() || other.routed.is_none())
+        };
+        match self.rows.iter().find(is_conflict) {
             None => Ok(()),
             Some((first, _)) => Err(KafkaSinkError::SharedTopic {
-                topic: self.names[number].clone(),
+                topic: self.names[topic.number].clone(),
                 first: first.join("."),
                 second: names.join("."),
             }),
@@ -194,12 +247,11 @@ impl TopicCatalogue {
             return Ok(*number);
         }
         if !self.existing.contains(name) {
-            let TopicPolicy::Create { partitions, replication } = self.policy else {
+            let TopicPolicy::Create { partitions, replication, config } = &self.policy else {
                 return Err(KafkaSinkError::NoTopic { topic: name.to_owned() });
             };
-            let topic =
-                NewTopic::new(name, or_default(partitions), TopicReplication::Fixed(or_default(replication)));
-            self.create(&topic)?;
+            let replication = TopicReplication::Fixed(or_default(*replication));
+            self.create(&config.applied_to(NewTopic::new(name, or_default(*partitions), replication)))?;
         }
         Ok(self.add_existing(name))
     }
@@ -218,10 +270,10 @@ impl TopicCatalogue {
             self.check_compaction(&name)?;
             return Ok(self.add_existing(&name));
         }
-        let TopicPolicy::Create { replication, .. } = self.policy else {
+        let TopicPolicy::Create { replication, .. } = &self.policy else {
             return Err(KafkaSinkError::NoTopic { topic: name });
         };
-        let topic = NewTopic::new(&name, 1, TopicReplication::Fixed(or_default(replication)));
+        let topic = NewTopic::new(&name, 1, TopicReplication::Fixed(or_default(*replication)));
         // Short segments: only closed ones are compacted, and a run reads all that is left.
         let topic = topic.set("cleanup.policy", "compact").set("segment.bytes", "8388608");
         self.create(&topic.set("min.cleanable.dirty.ratio", "0.1"))?;
@@ -231,6 +283,11 @@ impl TopicCatalogue {
     /// Creates a topic. Tries again while the brokers are away, or have just come back.
     fn create(&self, topic: &NewTopic<'_>) -> Result<(), KafkaSinkError> {
         let failed = |reason: String| KafkaSinkError::CreateTopic { topic: topic.name.to_owned(), reason };
+        if self.connection.tokens.is_some() {
+            // The client that creates topics takes no tokens.
+            let reason = "bintide creates no topics with sasl.mechanism=OAUTHBEARER. Create it";
+            return Err(failed(reason.to_owned()));
+        }
         let begun = Instant::now();
         loop {
             let code = match self.try_create(topic) {
@@ -244,7 +301,7 @@ impl TopicCatalogue {
                 code => LOST_CODES.contains(&code),
             };
             if !is_transient || (self.is_stop_requested)() {
-                return Err(failed(code.to_string()));
+                return Err(failed(refusal_text(topic, code)));
             }
             thread::sleep(BACKOFF);
         }
@@ -278,6 +335,10 @@ impl TopicCatalogue {
 
     /// Returns a property of a topic; `None` if the account may not read it.
     fn property(&self, topic: &str, name: &str) -> Result<Option<String>, KafkaError> {
+        if self.connection.tokens.is_some() {
+            // The client that reads it takes no tokens.
+            return Ok(None);
+        }
         let admin = self.admin()?;
         let options = AdminOptions::new().request_timeout(Some(ADMIN_TIMEOUT));
         let described = block_on(admin.describe_configs([&ResourceSpecifier::Topic(topic)], &options));
@@ -286,7 +347,16 @@ impl TopicCatalogue {
     }
 
     fn admin(&self) -> Result<AdminClient<DefaultClientContext>, KafkaError> {
-        self.config.create()
+        self.connection.client.create()
+    }
+}
+
+/// Returns why the brokers do not create a topic. They do not name the property that they refuse.
+fn refusal_text(topic: &NewTopic<'_>, code: RDKafkaErrorCode) -> String {
+    let config: Vec<String> = topic.config.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    match code {
+        RDKafkaErrorCode::InvalidConfig => format!("{code}: {}", config.join(", ")),
+        code => code.to_string(),
     }
 }
 
@@ -312,29 +382,70 @@ fn topic_name(parts: &[&str]) -> String {
 mod tests {
     use std::sync::Arc;
 
-    use rdkafka::ClientConfig;
     use stream::{KeyedRecordKind, RecordTable};
 
     use super::{TopicCatalogue, TopicPolicy, topic_name};
     use crate::error::KafkaSinkError;
+    use crate::kafka_address::KafkaAddress;
+    use crate::kafka_connection::ConnectionConfig;
+    use crate::kafka_properties::KafkaProperties;
+    use crate::kafka_sink::KafkaSettings;
+    use crate::record_format::RecordFormats;
+
+    fn catalogue(routes: &[&str], existing: &[&str]) -> TopicCatalogue {
+        let settings = KafkaSettings {
+            address: KafkaAddress { brokers: String::new() },
+            name: "p".to_owned(),
+            properties: KafkaProperties::default(),
+            topics: TopicPolicy::Require,
+            routes: routes.iter().map(|route| route.parse().unwrap()).collect(),
+            dead_letters: None,
+            formats: RecordFormats::default(),
+            registry: None,
+            is_stop_requested: || false,
+        };
+        let existing = existing.iter().map(|topic| (*topic).to_owned()).collect();
+        TopicCatalogue::new(&settings, ConnectionConfig::new(&settings).unwrap(), existing)
+    }
+
+    fn table(database: &str, table: &str) -> KeyedRecordKind {
+        KeyedRecordKind::Row(Arc::new(RecordTable {
+            database: database.into(),
+            table: table.into(),
+            ..RecordTable::default()
+        }))
+    }
 
     #[test]
     fn a_topic_has_the_rows_of_one_table() {
-        let existing = ["p.d.a_b".to_owned(), "p.d.c".to_owned()].into();
-        let mut topics =
-            TopicCatalogue::new("p", TopicPolicy::Require, ClientConfig::new(), existing, || false);
-        let table = |database: &str, table: &str| {
-            KeyedRecordKind::Row(Arc::new(RecordTable {
-                database: database.into(),
-                table: table.into(),
-                ..RecordTable::default()
-            }))
-        };
+        let mut topics = catalogue(&[], &["p.d.a_b", "p.d.c"]);
         assert_eq!(topics.topic_of(&table("d", "a$b")).unwrap(), 0);
         assert_eq!(topics.topic_of(&table("d", "c")).unwrap(), 1);
         assert_eq!(topics.topic_of(&table("d", "a$b")).unwrap(), 0);
         let refused = topics.topic_of(&table("d", "a_b"));
         assert!(matches!(refused, Err(KafkaSinkError::SharedTopic { first, .. }) if first == "d.a$b"));
+    }
+
+    #[test]
+    fn routed_tables_share_their_topic() {
+        let routes = [r"d\.t_(1|2)=d.t", r"(d)\.t_.=$1.others", r"d\.(x)=transaction"];
+        let mut topics = catalogue(&routes, &["p.d.t", "p.d.others", "p.d.c"]);
+        let mut check = |name: &str, expected: usize, routed: Option<usize>| {
+            assert_eq!(topics.topic_of(&table("d", name)).unwrap(), expected, "{name}");
+            assert_eq!(topics.last_routed().map(|routed| routed.number), routed, "{name}");
+        };
+        check("t_1", 0, Some(0));
+        check("c", 1, None);
+        check("t_2", 0, Some(2));
+        check("t_1", 0, Some(0));
+        check("t_3", 2, Some(3));
+        // Rows without the field in their keys could overwrite those of other tables.
+        let refused = topics.topic_of(&table("d", "t"));
+        assert!(matches!(refused, Err(KafkaSinkError::SharedTopic { second, .. }) if second == "d.t"));
+        let refused = topics.topic_of(&table("d", "x"));
+        assert!(
+            matches!(refused, Err(KafkaSinkError::ReservedTopic { topic, .. }) if topic == "p.transaction")
+        );
     }
 
     #[test]

@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use rdkafka::config::ClientConfig;
-use rdkafka::consumer::{BaseConsumer, Consumer as _};
+use rdkafka::consumer::Consumer as _;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{BorrowedMessage, Message as _};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+
+use crate::kafka_connection::{ConnectionConfig, fetch_metadata};
 
 /// Maximum time without a record.
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
@@ -15,9 +16,8 @@ const READ_TIMEOUT: Duration = Duration::from_secs(60);
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Returns the partitions of a topic.
-pub(crate) fn partitions_of(connection: &ClientConfig, topic: &str) -> Result<Vec<i32>, KafkaError> {
-    let consumer: BaseConsumer = connection.create()?;
-    let metadata = consumer.fetch_metadata(Some(topic), READ_TIMEOUT)?;
+pub(crate) fn partitions_of(connection: &ConnectionConfig, topic: &str) -> Result<Vec<i32>, KafkaError> {
+    let metadata = fetch_metadata(&connection.consumer()?, Some(topic), READ_TIMEOUT)?;
     let partitions: Vec<i32> = metadata
         .topics()
         .iter()
@@ -32,15 +32,16 @@ pub(crate) fn partitions_of(connection: &ClientConfig, topic: &str) -> Result<Ve
 
 /// Reads all committed records of these partitions of a topic, from their start to their present end.
 pub(crate) fn read_topic(
-    connection: &ClientConfig,
+    connection: &ConnectionConfig,
     topic: &str,
     numbers: &[i32],
     mut take: impl FnMut(&BorrowedMessage<'_>),
 ) -> Result<(), KafkaError> {
-    let mut config = connection.clone();
+    let mut connection = connection.clone();
+    let config = &mut connection.client;
     config.set("isolation.level", "read_committed").set("enable.partition.eof", "true");
     config.set("enable.auto.commit", "false").set("group.id", topic).set("auto.offset.reset", "earliest");
-    let consumer: BaseConsumer = config.create()?;
+    let consumer = connection.consumer()?;
     let mut partitions = TopicPartitionList::new();
     for number in numbers {
         partitions.add_partition_offset(topic, *number, Offset::Beginning)?;

@@ -34,7 +34,20 @@ pub struct KafkaBroker {
     port: u16,
     /// Addresses of all brokers of the cluster, its own first.
     addresses: String,
+    /// Ports of the listeners that need a login or TLS.
+    secured_ports: Vec<u16>,
     child: Option<Child>,
+}
+
+/// Listeners of a broker that need a login or TLS, besides the one that needs neither.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SecuredListeners<'l> {
+    /// Protocols, such as `SASL_PLAINTEXT`; each is also the name of its listener.
+    pub protocols: &'l [&'l str],
+    /// Properties of the listeners, as `key=value`.
+    pub properties: &'l [&'l str],
+    /// Users of SCRAM, as Kafka's tool for storage takes them: `SCRAM-SHA-512=[name=…,password=…]`.
+    pub scram_users: &'l [&'l str],
 }
 
 impl KafkaBroker {
@@ -56,11 +69,24 @@ impl KafkaBroker {
         brokers.pop().context("no broker")
     }
 
+    /// Starts a broker that also has these listeners.
+    ///
+    /// # Errors
+    /// Returns an error if the broker cannot be fetched or does not start. The error includes the end of its log.
+    pub fn start_secured(secured: SecuredListeners<'_>) -> Result<Self> {
+        let mut brokers = Self::start_all(1, secured.properties, secured)?;
+        brokers.pop().context("no broker")
+    }
+
     /// Starts the brokers of a cluster, with these properties. Each topic of Kafka itself is on all of them.
     ///
     /// # Errors
     /// Returns an error if a broker cannot be fetched or does not start. The error includes the end of its log.
     pub fn start_cluster(count: usize, properties: &[&str]) -> Result<Vec<Self>> {
+        Self::start_all(count, properties, SecuredListeners::default())
+    }
+
+    fn start_all(count: usize, properties: &[&str], secured: SecuredListeners<'_>) -> Result<Vec<Self>> {
         let libraries = Self::fetch()?;
         let ports = (0..count).map(|_| Ok([free_port()?, free_port()?])).collect::<Result<Vec<_>>>()?;
         let mut brokers = Vec::new();
@@ -70,11 +96,14 @@ impl KafkaBroker {
             let addresses: Vec<String> =
                 in_order.iter().map(|[port, _]| format!("127.0.0.1:{port}")).collect();
             let (libraries, directory, port) = (libraries.clone(), new_directory()?, ports[index][0]);
-            let broker = Self { libraries, directory, port, addresses: addresses.join(","), child: None };
-            let text = broker_properties(&broker.directory, index, &ports, properties);
+            let secured_ports = secured.protocols.iter().map(|_| free_port()).collect::<Result<Vec<_>>>()?;
+            let addresses = addresses.join(",");
+            let broker = Self { libraries, directory, port, addresses, secured_ports, child: None };
+            let mut text = broker_properties(&broker.directory, index, &ports, properties);
+            text.push_str(&listener_properties(ports[index], secured.protocols, &broker.secured_ports));
             fs::write(broker.directory.join("server.properties"), text)?;
             fs::write(broker.directory.join("log4j2.properties"), LOG_PROPERTIES)?;
-            broker.format()?;
+            broker.format(secured.scram_users)?;
             brokers.push(broker);
         }
         // A broker is up only once most of them run.
@@ -86,6 +115,11 @@ impl KafkaBroker {
     /// Returns the broker's address, as HOST:PORT, and then those of the other brokers of its cluster, with commas.
     pub fn address(&self) -> String {
         self.addresses.clone()
+    }
+
+    /// Returns the address of a listener that needs a login or TLS, as HOST:PORT, by its number.
+    pub fn secured_address(&self, number: usize) -> String {
+        format!("127.0.0.1:{}", self.secured_ports[number])
     }
 
     /// Returns the broker's process id, while it runs.
@@ -164,10 +198,11 @@ impl KafkaBroker {
     }
 
     /// Prepares the directory of its data.
-    fn format(&self) -> Result<()> {
+    fn format(&self, scram_users: &[&str]) -> Result<()> {
         let mut java = self.java();
-        java.args(["kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c"]);
-        fetch::run(java.arg(self.directory.join("server.properties")))
+        java.args(["kafka.tools.StorageTool", "format", "-t", CLUSTER_ID]);
+        scram_users.iter().for_each(|user| drop(java.args(["--add-scram", user])));
+        fetch::run(java.arg("-c").arg(self.directory.join("server.properties")))
     }
 
     fn java(&self) -> Command {
@@ -233,7 +268,7 @@ fn new_directory() -> Result<PathBuf> {
 
 /// Returns the properties of a broker, by the ports of all brokers and of their controllers.
 fn broker_properties(directory: &Path, index: usize, ports: &[[u16; 2]], more: &[&str]) -> String {
-    let (directory, [port, controller]) = (directory.display(), ports[index]);
+    let directory = directory.display();
     let node = index + 1;
     let voters = ports.iter().zip(1..).map(|([_, port], node)| format!("{node}@127.0.0.1:{port}"));
     let voters = voters.collect::<Vec<String>>().join(",");
@@ -243,10 +278,7 @@ fn broker_properties(directory: &Path, index: usize, ports: &[[u16; 2]], more: &
     let mut text = format!(
         "process.roles=broker,controller
 node.id={node}
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port}
 controller.listener.names=CONTROLLER
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
 controller.quorum.voters={voters}
 log.dirs={directory}/data
 auto.create.topics.enable=false
@@ -268,6 +300,21 @@ group.initial.rebalance.delay.ms=0
         text.push('\n');
     });
     text
+}
+
+/// Returns the properties of the listeners of a broker, whose own ports are those for clients and controllers.
+fn listener_properties([port, controller]: [u16; 2], protocols: &[&str], secured_ports: &[u16]) -> String {
+    let (mut clients, mut map) = (format!("PLAINTEXT://127.0.0.1:{port}"), String::new());
+    for (protocol, port) in protocols.iter().zip(secured_ports) {
+        clients.push_str(&format!(",{protocol}://127.0.0.1:{port}"));
+        map.push_str(&format!(",{protocol}:{protocol}"));
+    }
+    format!(
+        "listeners={clients},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners={clients}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT{map}
+"
+    )
 }
 
 fn fetch_jars(directory: &Path) -> Result<()> {

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use futures_executor::block_on;
-use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
@@ -70,6 +70,19 @@ impl KafkaTopics {
             created.map_err(|(topic, code)| anyhow!("could not create {topic}: {code}"))?;
         }
         Ok(())
+    }
+
+    /// Returns a property of a topic; `None` if topics do not have it.
+    ///
+    /// # Errors
+    /// Returns an error if the broker does not answer, or there is no such topic.
+    pub fn property(&self, topic: &str, name: &str) -> Result<Option<String>> {
+        let admin: AdminClient<DefaultClientContext> = self.config.create()?;
+        let options = AdminOptions::new().request_timeout(Some(TIMEOUT));
+        let described = block_on(admin.describe_configs([&ResourceSpecifier::Topic(topic)], &options))?;
+        let described = described.into_iter().next().context("no answer")?;
+        let described = described.map_err(|code| anyhow!("could not read {topic}: {code}"))?;
+        Ok(described.get(name).and_then(|entry| entry.value.clone()))
     }
 
     /// Returns the sum of the ends of a topic's partitions: the number of its records, if no producer of it uses

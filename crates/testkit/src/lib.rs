@@ -69,7 +69,7 @@ pub use crate::cargo::{cargo_command, run_cargo, run_cargo_with, without_package
 pub use crate::chromium::{ColorScheme, Screenshot, dump_page, take_screenshot};
 pub use crate::debezium_server::DebeziumServer;
 pub use crate::faulty_disk::{DiskCall, DiskFault, FaultyDisk};
-pub use crate::kafka_broker::KafkaBroker;
+pub use crate::kafka_broker::{KafkaBroker, SecuredListeners};
 #[cfg(feature = "kafka")]
 pub use crate::kafka_topics::KafkaTopics;
 pub use crate::launch::{Launch, ServerFlavour, free_port};

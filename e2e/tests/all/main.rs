@@ -76,6 +76,7 @@ mod stores;
 mod stream;
 mod stream_incremental;
 mod stream_kafka;
+mod stream_kafka_security;
 mod stream_live;
 mod stream_registry;
 mod stream_snapshot;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use e2e::command::{Running, wait_for_within};
-use e2e::kafka::{read_matching_topics, stream_to};
+use e2e::kafka::{key_text, last_rows, read_matching_topics, stream_to};
 use e2e::metrics;
 use e2e::program::bintide;
 use serde_json::Value;
@@ -127,14 +127,9 @@ fn expected(rows: &str, key: &[&str]) -> Result<BTreeMap<String, Value>> {
     let mut expected = BTreeMap::new();
     for line in rows.lines().filter(|line| !line.is_empty()) {
         let row: Value = serde_json::from_str(line)?;
-        expected.insert(key_of(&row, key), row);
+        expected.insert(key_text(&row, key), row);
     }
     Ok(expected)
-}
-
-fn key_of(row: &Value, key: &[&str]) -> String {
-    let fields: Vec<String> = key.iter().map(|name| format!("\"{name}\":{}", row[*name])).collect();
-    format!("{{{}}}", fields.join(","))
 }
 
 /// A snapshot of 20,000 rows with writers and a kill: the last record of each key is its row, and no row is read twice.
@@ -197,7 +192,7 @@ fn topics_have_the_table_after_a_kill() -> Result<()> {
 fn compare_topic(broker: &KafkaBroker, source: &TestServer, table: &str, key: &[&str]) -> Result<()> {
     let topic = format!("bintide.d.{table}");
     let records = read_matching_topics(broker, |name| name == topic)?;
-    let (mut last, mut reads, mut changes) = (BTreeMap::new(), BTreeMap::new(), 0);
+    let (mut reads, mut changes) = (BTreeMap::new(), 0);
     for record in &records {
         let key = record.key.clone().context("a record without a key")?;
         let value: Option<Value> = record.value.as_deref().map(serde_json::from_str).transpose()?;
@@ -212,21 +207,15 @@ fn compare_topic(broker: &KafkaBroker, source: &TestServer, table: &str, key: &[
             Some(_) => changes += 1,
             None => {}
         }
-        // A delete has a tombstone after it.
-        let after = value.and_then(|value| value.get("after").cloned()).filter(|after| !after.is_null());
-        last.insert(key, after);
     }
-    last.retain(|_, after| after.is_some());
-    let columns = if table == "t" { "'id', id, 'n', n" } else { "'n', n" };
-    let found = last.into_iter().map(|(key, after)| {
-        let after = after.unwrap_or_default();
+    let found = last_rows(&records, &topic)?.into_iter().map(|(key, after)| {
         let shown = if table == "t" { after["s"].as_str().map(str::len).unwrap_or_default() } else { 0 };
         (key, after["n"].clone(), shown)
     });
     let mut found: Vec<_> = found.collect();
     ensure!(!reads.is_empty() && changes > 0, "{} reads, {changes} changes", reads.len());
     if table == "t" {
-        let rows = source.sql(&format!("select json_object({columns}, 'size', length(s)) from d.t"))?;
+        let rows = source.sql("select json_object('id', id, 'n', n, 'size', length(s)) from d.t")?;
         let rows = expected(&rows, key)?;
         let mut expected: Vec<_> = rows
             .into_iter()

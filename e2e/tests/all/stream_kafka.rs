@@ -1,21 +1,29 @@
 //! `bintide stream --to kafka://…` on a real broker: readers of committed records get what a pipe gets, each change
 //! exactly once and in order by key, whatever is killed.
 
-use std::process::Stdio;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use e2e::command::{Running, wait_for_within};
 use e2e::kafka::{
-    PrimaryKeys, TopicRecord, compare, compare_with_pipe, java_partition, printed_records,
-    read_matching_topics, read_topics, stream_to,
+    PrimaryKeys, TopicRecord, compare, compare_with_pipe, compare_with_rows, java_partition, printed_records,
+    read_matching_topics, read_topics, stream_to, unrouted,
 };
 use e2e::kafka_soak::{KafkaFault, KafkaSoak};
 use e2e::metrics;
+use e2e::program::bintide;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use testkit::{KafkaBroker, Launch, SeededRandom, TestServer, free_port, seed_from_env};
+use serde_json::Value;
+use tempfile::TempDir;
+use testkit::{
+    KafkaBroker, KafkaTopics, Launch, PythonEnvironment, SeededRandom, TestServer, free_port, seed_from_env,
+};
 
 /// Time limit of waits.
 const TIMEOUT: Duration = Duration::from_secs(90);
@@ -43,6 +51,16 @@ fn stream_all(broker: &KafkaBroker, source: &TestServer, more: &[&str]) -> Resul
     let ran = stream_to(broker, &arguments)?.output()?;
     let said = String::from_utf8_lossy(&ran.stderr).into_owned();
     ensure!(ran.status.success(), "{}: {said}", ran.status);
+    Ok(said)
+}
+
+/// Streams up to the end of the server's log, which fails. Returns the messages.
+fn stream_refused(broker: &KafkaBroker, source: &TestServer, more: &[&str]) -> Result<String> {
+    let from = from(source);
+    let arguments = [&["--from", &from, "--stop-at-end"][..], more].concat();
+    let ran = stream_to(broker, &arguments)?.output()?;
+    let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+    ensure!(!ran.status.success(), "{said}");
     Ok(said)
 }
 
@@ -78,6 +96,204 @@ fn topics_have_the_records_of_a_pipe() -> Result<()> {
     stream_all(&broker, &source, &[])?;
     let second = compare_with_pipe(&broker, &source, KEYS)?;
     ensure!(second == first + 3, "{first} records, then {second}");
+    Ok(())
+}
+
+/// Topics are created with the chosen properties, except for that of the progress, or they must exist.
+#[test]
+fn topics_have_the_chosen_properties() -> Result<()> {
+    let (broker, source) = (KafkaBroker::start(&[])?, source()?);
+    source.sql("insert into d.t (b) values ('one')")?;
+    let config = ["--topic-config=retention.ms=86400000", "--topic-config=cleanup.policy=compact,delete"];
+    stream_all(&broker, &source, &config)?;
+    let topics = KafkaTopics::new(&broker)?;
+    let check = |topic: &str, name: &str, expected: &str| {
+        let found = topics.property(topic, name)?;
+        ensure!(found.as_deref() == Some(expected), "{topic}: {name}={found:?}, expected {expected}");
+        Ok(())
+    };
+    for topic in ["bintide.d.t", "bintide.transaction", "bintide"] {
+        check(topic, "retention.ms", "86400000")?;
+        check(topic, "cleanup.policy", "compact,delete")?;
+    }
+    check("bintide.bintide-progress", "cleanup.policy", "compact")?;
+
+    let unknown = ["--name=unknown", "--topic-config=retention.mss=1"];
+    let said = stream_refused(&broker, &source, &unknown)?;
+    ensure!(
+        said.contains("could not create the topic unknown") && said.contains("retention.mss=1"),
+        "{said}"
+    );
+
+    source.sql("insert into d.no_key values (1)")?;
+    let said = stream_refused(&broker, &source, &["--require-topics"])?;
+    ensure!(said.contains("the topic bintide.d.no_key does not exist"), "{said}");
+    topics.create(&["bintide.d.no_key"], 1)?;
+    stream_all(&broker, &source, &["--require-topics"])?;
+    compare_with_pipe(&broker, &source, KEYS).map(drop)
+}
+
+/// Tables that match a route share a topic, also in a later run. Their keys tell them apart, and keep the order of each row.
+#[test]
+fn routed_tables_share_a_topic() -> Result<()> {
+    const ROUTED: PrimaryKeys<'_> =
+        &[("d.t", &["id"]), ("d.order_1", &["id"]), ("d.order_2", &["id"]), ("d.log_1", &[])];
+    let (broker, source) = (KafkaBroker::start(&[])?, source()?);
+    source.sql(
+        "use d; create table order_1 (id int primary key, n int); create table order_2 (id int primary key, n int);
+         create table log_1 (a int); insert into order_1 values (1, 1), (2, 2); insert into order_2 values (1, 3), (2, 4);
+         begin; update order_1 set n = 5; update order_2 set n = 6; update order_1 set id = 7 where id = 1; commit;
+         delete from order_2 where id = 1; insert into t (b) values ('one'); insert into log_1 values (1)",
+    )?;
+    let routes = [r"--route=d\.(order|log)_[0-9]+=d.$1s", "--route=d.order_1=other", "--partitions=3"];
+    stream_all(&broker, &source, &routes)?;
+    source.sql("use d; insert into order_2 values (1, 8); update order_1 set n = 9; delete from order_1 where id = 7")?;
+    stream_all(&broker, &source, &routes)?;
+    let records = read_topics(&broker)?;
+    let topics: BTreeSet<&str> = records.iter().map(|record| record.topic.as_str()).collect();
+    let expected = ["bintide", "bintide.d.logs", "bintide.d.orders", "bintide.d.t", "bintide.transaction"];
+    ensure!(topics == expected.into(), "{topics:?}");
+    // Debezium writes the headers before its router changes the keys.
+    let header = [["__debezium.newkey".to_owned(), "{\"id\":7}".to_owned()]];
+    let deleted = "{\"id\":1,\"__dbz__physicalTableIdentifier\":\"bintide.d.order_1\"}";
+    let deleted = records.iter().filter(|record| record.key.as_deref() == Some(deleted));
+    ensure!(deleted.filter(|record| record.headers == header).count() == 2, "{records:?}");
+    let misplaced = records.iter().find(|record| {
+        record.key.as_ref().is_some_and(|key| record.partition != java_partition(key.as_bytes(), 3))
+    });
+    ensure!(misplaced.is_none(), "{misplaced:?}");
+    compare(&printed_records(&source)?, &unrouted(records)?, ROUTED)?;
+
+    let said = stream_refused(&broker, &source, &["--name=other", "--route=d.order_.=d.t"])?;
+    ensure!(said.contains("d.t have the same topic other.d.t"), "{said}");
+    Ok(())
+}
+
+/// Program of the recipe for PostgreSQL, with SQLite in its place.
+fn reader_program(broker: &KafkaBroker, database: &Path) -> Result<String> {
+    let page = testkit::workspace_root().join("docs/recipes/kafka-readers.md");
+    let page = fs::read_to_string(page)?;
+    let program =
+        page.split("```python\n").nth(1).and_then(|rest| rest.split("```").next()).context("no program")?;
+    let connect = format!("sqlite3.connect({:?})", database.display().to_string());
+    let program = program.replace("psycopg.connect(\"dbname=shop\")", &connect).replace("psycopg", "sqlite3");
+    Ok(program.replace("%s", "?").replace("b1:9092", &broker.address()))
+}
+
+/// The program of the recipe keeps a copy of a table, also after a kill.
+#[test]
+fn the_reader_of_the_recipe_keeps_a_copy() -> Result<()> {
+    let (broker, source, directory) = (KafkaBroker::start(&[])?, source()?, TempDir::new()?);
+    let (database, file) = (directory.path().join("copy.db"), directory.path().join("reader.py"));
+    let copy = rusqlite::Connection::open(&database)?;
+    copy.execute_batch(
+        "pragma journal_mode = wal; create table orders (id integer primary key, customer text, amount text)",
+    )?;
+    fs::write(&file, reader_program(&broker, &database)?)?;
+    source.sql(
+        "create database shop; create table shop.orders (id int primary key, customer varchar(100), amount decimal(10,2));
+         insert into shop.orders values (1, 'Zoë', 10.5), (2, null, null), (3, 'gone', 0)",
+    )?;
+    let options = ["--name=shop", "--do-table=shop.orders", "--decimal-handling-mode=string", "--snapshot"];
+    stream_all(&broker, &source, &options)?;
+    let rows = || -> Result<String> {
+        let mut query = copy
+            .prepare("select id, ifnull(customer, 'NULL'), ifnull(amount, 'NULL') from orders order by id")?;
+        let row = |row: &rusqlite::Row<'_>| {
+            Ok(format!(
+                "{}\t{}\t{}",
+                row.get::<_, i64>(0)?,
+                row.get::<_, String>(1)?,
+                row.get::<_, String>(2)?
+            ))
+        };
+        Ok(query.query_map([], row)?.collect::<Result<Vec<_>, _>>()?.join("\n"))
+    };
+    let check_copy = || -> Result<()> {
+        let mut reader = Command::new(PythonEnvironment::KAFKA.python()?);
+        let mut reader = Running::start(reader.arg(&file).stdin(Stdio::null()).stderr(Stdio::inherit()))?;
+        let expected = source.sql("select * from shop.orders order by id")?;
+        wait_for_within(TIMEOUT, || {
+            let found = rows()?;
+            ensure!(found == expected.trim(), "{found}, expected {expected}");
+            Ok(())
+        })?;
+        reader.kill()?;
+        reader.wait().map(drop)
+    };
+    check_copy()?;
+    source.sql(
+        "use shop; update orders set amount = amount + 1; delete from orders where id = 3; insert into orders values (4, 'new', 7);
+         update orders set id = 5 where id = 1",
+    )?;
+    stream_all(&broker, &source, &options)?;
+    check_copy()
+}
+
+/// Log files and archives are sources too, and each run continues after the last one.
+#[test]
+fn logs_and_archives_are_streamed_and_resumed() -> Result<()> {
+    let (broker, source, directory) = (KafkaBroker::start(&[])?, source()?, TempDir::new()?);
+    let index = source.datadir().join("binlog.index").display().to_string();
+    let archive = directory.path().join("archive").display().to_string();
+    let stream_logs = |place: &str| {
+        let ran = stream_to(&broker, &[place])?.output()?;
+        ensure!(ran.status.success(), "{place}: {}", String::from_utf8_lossy(&ran.stderr));
+        compare_with_pipe(&broker, &source, KEYS).with_context(|| place.to_owned())
+    };
+    source.sql(
+        "use d; insert into t (b) values ('one'); flush binary logs; insert into t (b) values ('two')",
+    )?;
+    let first = stream_logs(&index)?;
+    // Within a log.
+    source.sql("use d; update t set b = 'changed'; flush binary logs; delete from t limit 1")?;
+    let second = stream_logs(&index)?;
+    ensure!(second == first + 9, "{first} records, then {second}");
+    source.sql("use d; insert into t (b) values ('three'); flush binary logs")?;
+    let archived =
+        Command::new(bintide()?).args(["archive", "--quiet", "--to", &archive, &index]).output()?;
+    ensure!(archived.status.success(), "{}", String::from_utf8_lossy(&archived.stderr));
+    let third = stream_logs(&archive)?;
+    ensure!(third == second + 3, "{second} records, then {third}");
+    Ok(())
+}
+
+/// The rows of a snapshot are reads, each once, and the changes after it follow. A later run does not read them again.
+#[test]
+fn snapshots_come_before_the_changes() -> Result<()> {
+    let (broker, source) = (KafkaBroker::start(&[])?, source()?);
+    source.sql(
+        "use d; insert into t (b) values ('one'), ('two'), (null); insert into pair values ('ü', 1, 2), ('x', 1, 3);
+         insert into no_key values (1), (1)",
+    )?;
+    stream_all(&broker, &source, &["--snapshot", "--partitions=3"])?;
+    source.sql(
+        "use d; update t set b = 'changed' where id = 2; delete from t where id = 3; insert into t (b) values ('later');
+         update pair set b = 5 where a = 'x'; insert into no_key values (2)",
+    )?;
+    stream_all(&broker, &source, &["--snapshot"])?;
+    let records = read_topics(&broker)?;
+    let (mut reads, mut marks): (BTreeMap<String, usize>, BTreeMap<String, usize>) = Default::default();
+    for record in &records {
+        let Some(value) = &record.value else { continue };
+        let value: Value = serde_json::from_str(value)?;
+        if value["op"] == "r" {
+            ensure!(value["before"].is_null() && value["transaction"].is_null(), "{record:?}");
+            *reads.entry(record.topic.clone()).or_default() += 1;
+            *marks.entry(value["source"]["snapshot"].to_string()).or_default() += 1;
+        }
+    }
+    let expected = [("bintide.d.no_key", 2), ("bintide.d.pair", 2), ("bintide.d.t", 3)];
+    ensure!(reads.iter().map(|(topic, count)| (&**topic, *count)).eq(expected), "{reads:?}");
+    ensure!(["\"first\"", "\"last\""].iter().all(|mark| marks.get(*mark) == Some(&1)), "{marks:?}");
+    for (table, columns, key) in
+        [("t", "'id', id, 'b', b", &["id"][..]), ("pair", "'a', a, 'b', b, 'c', c", &["b", "a"][..])]
+    {
+        let rows = source.sql(&format!("select json_object({columns}) from d.{table}"))?;
+        compare_with_rows(&records, &format!("bintide.d.{table}"), &rows, key)?;
+    }
+    let keyless = records.iter().filter(|record| record.topic == "bintide.d.no_key").count();
+    ensure!(keyless == 3, "{keyless}");
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use e2e::command::{Running, wait_for_within};
-use e2e::kafka::{PrimaryKeys, TopicRecord, compare, printed_records, read_topics, stream_to};
+use e2e::kafka::{PrimaryKeys, TopicRecord, compare, printed_records, read_topics, stream_to, unrouted};
 use e2e::metrics;
 use e2e::registry::{DecodedRecord, read_decoded, without_resume};
 use serde_json::{Value, json};
@@ -32,13 +32,20 @@ const ROWS: &str = r"
     update common set v = null, f = null, ts = null where id = 1; delete from common where id < 0;
     create table `odd-name` (`1st` int primary key, `b c` varchar(5)); insert into `odd-name` values (1, 'x');
     create table pair (a varchar(20), b int, c int, primary key (b, a)); insert into pair values ('ü', 1, 2);
-    update pair set b = 5; create table no_key (a int); insert into no_key values (1), (null);";
+    update pair set b = 5; create table no_key (a int); insert into no_key values (1), (null);
+    create table shard_1 (id int primary key, n int); create table shard_2 (id int primary key, n int);
+    insert into shard_1 values (1, 1); insert into shard_2 values (1, 2); update shard_1 set n = 3; delete from shard_2;";
+
+/// A topic for several tables.
+const ROUTE: &str = r"--route=d\.shard_[0-9]+=d.shards";
 
 const KEYS: PrimaryKeys<'_> = &[
     ("d.common", &["id"]),
     ("d.odd-name", &["1st"]),
     ("d.pair", &["b", "a"]),
     ("d.no_key", &[]),
+    ("d.shard_1", &["id"]),
+    ("d.shard_2", &["id"]),
     ("d.t", &["id"]),
     ("d.later", &["id"]),
 ];
@@ -56,8 +63,8 @@ impl Stage {
         Ok(Self { broker: KafkaBroker::start(&[])?, registry: RegistryServer::start()?, source })
     }
 
-    fn arguments<'a>(&self, from: &'a str, url: &'a str, format: &'a str) -> [&'a str; 6] {
-        ["--from", from, "--schema-registry", url, "--value-format", format]
+    fn arguments<'a>(&self, from: &'a str, url: &'a str, format: &'a str) -> [&'a str; 7] {
+        [ROUTE, "--from", from, "--schema-registry", url, "--value-format", format]
     }
 
     /// Streams up to the end of the source's log. Returns the messages, and whether it succeeded.
@@ -78,10 +85,14 @@ impl Stage {
         read_decoded(&self.broker, &self.registry)
     }
 
+    /// Returns the decoded records, as if no tables shared a topic.
+    fn records(&self) -> Result<Vec<TopicRecord>> {
+        unrouted(self.decoded()?.into_iter().map(|decoded| decoded.record).collect())
+    }
+
     /// Compares the decoded topics with the records of a pipe.
     fn compare(&self) -> Result<usize> {
-        let records: Vec<TopicRecord> = self.decoded()?.into_iter().map(|decoded| decoded.record).collect();
-        compare(&without_resume(&printed_records(&self.source)?)?, &records, KEYS)
+        compare(&without_resume(&printed_records(&self.source)?)?, &self.records()?, KEYS)
     }
 
     /// Returns the versions of a subject.
@@ -109,11 +120,11 @@ fn avro_records_are_those_of_a_pipe() -> Result<()> {
     stage.source.sql("create table d.t (id int primary key); insert into d.t values (1)")?;
     stage.stream_whole("avro").context("the first run")?;
     let keys = [&KEYS[..1], &[("d.odd-name", &["f1"][..])], &KEYS[2..]].concat();
-    let compare_all = || {
-        let records: Vec<TopicRecord> = stage.decoded()?.into_iter().map(|decoded| decoded.record).collect();
-        compare(&without_resume(&printed_records(&stage.source)?)?, &records, &keys)
-    };
+    let compare_all =
+        || compare(&without_resume(&printed_records(&stage.source)?)?, &stage.records()?, &keys);
     compare_all().context("after the first run")?;
+    let shared = stage.decoded()?.iter().filter(|decoded| decoded.record.topic == "bintide.d.shards").count();
+    ensure!(shared == 5 && stage.versions("bintide.d.shards-value")? == 1, "{shared}");
     let subject = "bintide.d.t-value";
     ensure!(stage.versions(subject)? == 1, "{}", stage.versions(subject)?);
 
@@ -162,7 +173,7 @@ fn json_schemas_describe_the_records() -> Result<()> {
     ensure!(checked > 40, "{checked}");
     // The records themselves are those of a pipe.
     let records: Vec<TopicRecord> = decoded.into_iter().map(|decoded| decoded.record).collect();
-    compare(&printed_records(&stage.source)?, &records, KEYS).map(drop)
+    compare(&printed_records(&stage.source)?, &unrouted(records)?, KEYS).map(drop)
 }
 
 /// With JSON and its schema in each record, no registry is needed.

@@ -104,7 +104,8 @@ impl StreamAdoptArgs {
 
         let connection =
             KafkaConnection { to: &self.to, kafka: &self.kafka, kafka_file: self.kafka_file.as_deref() };
-        let topics = kafka_sink::TopicPolicy::Create { partitions: None, replication: self.replication };
+        let (replication, config) = (self.replication, kafka_sink::TopicConfig::default());
+        let topics = kafka_sink::TopicPolicy::Create { partitions: None, replication, config };
         connection_settings(&connection, name, topics)
     }
 }

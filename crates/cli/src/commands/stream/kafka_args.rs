@@ -48,9 +48,16 @@ pub(super) struct KafkaArgs {
     #[arg(long, value_name = "NUMBER", requires = "to")]
     #[arg(value_parser = number_within::<u32>(1..=100))]
     replication: Option<u32>,
+    /// Property of topics that bintide creates, such as retention.ms=604800000. Can be repeated.
+    #[arg(long, value_name = "KEY=VALUE", requires = "to")]
+    topic_config: Vec<String>,
     /// Fail if a topic does not exist, instead of creating it.
-    #[arg(long, requires = "to", conflicts_with_all = ["partitions", "replication"])]
+    #[arg(long, requires = "to", conflicts_with_all = ["partitions", "replication", "topic_config"])]
     require_topics: bool,
+    /// Write the tables whose names DATABASE.TABLE match to the topic NAME.TOPIC, instead of a topic for each table. $1 in
+    /// TOPIC is the first group of REGEX. Can be repeated; the first match applies. Keys get a field that names the table.
+    #[arg(long, value_name = "REGEX=TOPIC", requires = "to")]
+    route: Vec<String>,
     /// Write a record that is too large for its topic to this topic, in parts, instead of failing. Headers name its
     /// topic, its GTID and the error.
     #[arg(long, value_name = "TOPIC", requires = "to", value_parser = parse_topic)]
@@ -142,16 +149,22 @@ impl KafkaArgs {
 
     #[cfg(feature = "kafka")]
     fn settings(&self, to: &str, name: &str) -> Result<kafka_sink::KafkaSettings, anyhow::Error> {
-        use kafka_sink::{KafkaSettings, TopicPolicy};
+        use anyhow::Context as _;
+        use kafka_sink::{KafkaSettings, TopicConfig, TopicPolicy, TopicRoute};
 
+        let mut config = TopicConfig::default();
+        self.topic_config.iter().try_for_each(|text| config.add(text)).context("--topic-config")?;
+        let (partitions, replication) = (self.partitions, self.replication);
         let connection = KafkaConnection { to, kafka: &self.kafka, kafka_file: self.kafka_file.as_deref() };
         let topics = match self.require_topics {
             true => TopicPolicy::Require,
-            false => TopicPolicy::Create { partitions: self.partitions, replication: self.replication },
+            false => TopicPolicy::Create { partitions, replication, config },
         };
         let settings = connection_settings(&connection, name, topics)?;
+        let routes = self.route.iter().map(|route| route.parse());
+        let routes = routes.collect::<Result<Vec<TopicRoute>, _>>().context("--route")?;
         let (dead_letters, formats, registry) = (self.dead_letter.clone(), self.formats(), self.registry()?);
-        Ok(KafkaSettings { dead_letters, formats, registry, ..settings })
+        Ok(KafkaSettings { routes, dead_letters, formats, registry, ..settings })
     }
 
     #[cfg(feature = "kafka")]
@@ -218,6 +231,7 @@ pub(super) fn connection_settings(
         properties.add_file(&text).with_context(|| path.display().to_string())?;
     }
     kafka.iter().try_for_each(|text| properties.add_argument(text)).context("--kafka")?;
+    properties.check_build().context("--to")?;
     let (name, is_stop_requested) = (name.to_owned(), crate::interrupt::is_stop_requested);
     let (dead_letters, formats, registry) = (None, RecordFormats::default(), None);
     Ok(KafkaSettings {
@@ -225,6 +239,7 @@ pub(super) fn connection_settings(
         name,
         properties,
         topics,
+        routes: Vec::new(),
         dead_letters,
         formats,
         registry,

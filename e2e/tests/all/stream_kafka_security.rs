@@ -1,0 +1,242 @@
+//! `bintide stream --to kafka://…` to brokers that need a login or TLS. Tests of TLS, SCRAM and tokens need a bintide with
+//! the feature `kafka-tls`, and do nothing without it.
+
+use std::fs;
+use std::io::{self, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Result, ensure};
+use e2e::kafka::{read_matching_topics, stream_to_address};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use tempfile::TempDir;
+use testkit::{KafkaBroker, KafkaTopics, SecuredListeners};
+
+/// Logins of the account `bintide` with the password `right`.
+const LOGIN_PROPERTIES: [&str; 4] = [
+    "sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-512,OAUTHBEARER",
+    "listener.name.sasl_plaintext.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required user_bintide=\"right\";",
+    "listener.name.sasl_plaintext.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;",
+    "listener.name.sasl_plaintext.oauthbearer.sasl.jaas.config=org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub=\"broker\";",
+];
+
+/// A broker with one secured listener, and a log whose records go there.
+struct Stage {
+    broker: KafkaBroker,
+    directory: TempDir,
+}
+
+/// End of a run.
+#[derive(Debug)]
+struct Ended {
+    is_success: bool,
+    said: String,
+}
+
+impl Stage {
+    fn with_logins() -> Result<Self> {
+        let (protocols, properties) = (&["SASL_PLAINTEXT"][..], &LOGIN_PROPERTIES[..]);
+        let scram_users = &["SCRAM-SHA-512=[name=bintide,password=right]"];
+        let broker = KafkaBroker::start_secured(SecuredListeners { protocols, properties, scram_users })?;
+        Ok(Self { broker, directory: TempDir::new()? })
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// Streams a log to the secured listener, with these properties.
+    fn stream(&self, name: &str, properties: &[&str]) -> Result<Ended> {
+        let file = self.path("properties");
+        fs::write(&file, properties.join("\n"))?;
+        let mut command = stream_to_address(&self.broker.secured_address(0), &["--name", name])?;
+        command.args(["--columns", "numbered", "--kafka-file"]).arg(file).arg(sample());
+        let ran = command.output()?;
+        let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+        Ok(Ended { is_success: ran.status.success(), said })
+    }
+
+    /// Checks that a run succeeds, and that its records are in the topics, once.
+    fn check_records(&self, name: &str, properties: &[&str]) -> Result<()> {
+        // The second run reads the progress back.
+        for run in 1..=2 {
+            let ended = self.stream(name, properties)?;
+            ensure!(ended.is_success, "{name}, run {run}: {}", ended.said);
+        }
+        let topic = format!("{name}.fk.parent");
+        let records = read_matching_topics(&self.broker, |found| found == topic)?;
+        let values = records.iter().filter(|record| record.value.is_some()).count();
+        ensure!(values == 9, "{name}: {values} records");
+        Ok(())
+    }
+
+    /// Checks that a run ends with an error that contains each of these texts.
+    fn check_refusal(&self, properties: &[&str], expected: &[&str]) -> Result<()> {
+        let Ended { is_success, said } = self.stream("refused", properties)?;
+        ensure!(
+            !is_success && expected.iter().all(|expected| said.contains(expected)),
+            "{expected:?}: {said}"
+        );
+        Ok(())
+    }
+}
+
+fn sample() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples/foreign-keys.binlog")
+}
+
+/// Returns whether bintide has the feature `kafka-tls`.
+fn has_tls() -> Result<bool> {
+    let mut command = stream_to_address("127.0.0.1:1", &["--kafka", "security.protocol=ssl"])?;
+    // Without the feature, the first property is refused; with it, the second one.
+    let ran = command.args(["--columns", "numbered", "--kafka", "linger=5"]).arg(sample()).output()?;
+    let said = String::from_utf8_lossy(&ran.stderr);
+    ensure!(said.contains("kafka-tls") || said.contains("linger"), "{said}");
+    Ok(!said.contains("kafka-tls"))
+}
+
+/// A right password is accepted, also with an account of SCRAM. A wrong one is named soon, and so is a missing feature.
+#[test]
+fn passwords_are_checked() -> Result<()> {
+    let stage = Stage::with_logins()?;
+    let login = |mechanism: &'static str, password: &'static str| {
+        ["security.protocol=sasl_plaintext", mechanism, "sasl.username=bintide", password]
+    };
+    let (right, wrong) = ("sasl.password=right", "sasl.password=wrong");
+    stage.check_records("plain", &login("sasl.mechanism=PLAIN", right))?;
+    stage.check_refusal(&login("sasl.mechanism=PLAIN", wrong), &["Authentication failed"])?;
+    let scram = "sasl.mechanism=SCRAM-SHA-512";
+    if !has_tls()? {
+        return stage.check_refusal(&login(scram, right), &[scram, "--features kafka-tls"]);
+    }
+    stage.check_records("scram", &login(scram, right))?;
+    stage.check_refusal(&login(scram, wrong), &["Authentication failed"])
+}
+
+/// A server of tokens, which ends with the test. The client `bintide` has the secret `right`.
+struct TokenServer {
+    port: u16,
+}
+
+impl TokenServer {
+    fn start() -> Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let port = listener.local_addr()?.port();
+        thread::spawn(move || {
+            for socket in listener.incoming() {
+                // A client that ends its connection sees the error itself.
+                let _ = socket.and_then(answer_token_request);
+            }
+        });
+        Ok(Self { port })
+    }
+}
+
+fn answer_token_request(mut socket: TcpStream) -> io::Result<()> {
+    const BODY: &str = "grant_type=client_credentials&scope=kafka";
+    let (mut request, mut buffer) = (String::new(), [0; 4096]);
+    while !request.ends_with(BODY) {
+        let size = socket.read(&mut buffer)?;
+        request.push_str(&String::from_utf8_lossy(&buffer[..size]));
+        if size == 0 {
+            break;
+        }
+    }
+    let login = format!("Basic {}", base64_simd::STANDARD.encode_to_string("bintide:right"));
+    let (status, body) = match request.contains(&login) && request.ends_with(BODY) {
+        true => ("200 OK", format!("{{\"access_token\":\"{}\",\"expires_in\":60}}", unsigned_token())),
+        false => ("401 Unauthorized", "{\"error\":\"invalid_client\"}".to_owned()),
+    };
+    let size = body.len();
+    write!(socket, "HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {size}\r\n\r\n{body}")
+}
+
+/// Returns a token that is valid for a minute. Kafka's own verifier accepts it without a signature.
+fn unsigned_token() -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
+    let claims = format!("{{\"sub\":\"bintide\",\"iat\":{now},\"exp\":{}}}", now + 60);
+    let encode = |part: &str| base64_simd::URL_SAFE_NO_PAD.encode_to_string(part);
+    format!("{}.{}.", encode("{\"alg\":\"none\"}"), encode(&claims))
+}
+
+/// A client with a secret gets a token, and writes to topics that exist. A wrong secret and a missing topic are named.
+#[test]
+fn tokens_are_accepted() -> Result<()> {
+    if !has_tls()? {
+        println!("skipped: bintide was built without kafka-tls");
+        return Ok(());
+    }
+    let (stage, tokens) = (Stage::with_logins()?, TokenServer::start()?);
+    let url = format!("sasl.oauthbearer.token.endpoint.url=http://127.0.0.1:{}/token", tokens.port);
+    let login = |secret: &'static str| {
+        let [protocol, mechanism] = ["security.protocol=sasl_plaintext", "sasl.mechanism=OAUTHBEARER"];
+        let [client, scope] = ["sasl.oauthbearer.client.id=bintide", "sasl.oauthbearer.scope=kafka"];
+        [protocol, mechanism, &*url, client, scope, secret]
+    };
+    let right = login("sasl.oauthbearer.client.secret=right");
+    stage.check_refusal(
+        &right,
+        &["could not create the topic refused", "creates no topics with sasl.mechanism"],
+    )?;
+    stage.check_refusal(
+        &login("sasl.oauthbearer.client.secret=wrong"),
+        &["HTTP status 401", "invalid_client"],
+    )?;
+    let topics =
+        ["", ".bintide-progress", ".transaction", ".fk.parent", ".fk.child", ".fk.grandchild", ".fk.self"];
+    KafkaTopics::new(&stage.broker)?.create(&topics.map(|topic| format!("token{topic}")), 1)?;
+    stage.check_records("token", &right)
+}
+
+/// Writes an authority, and certificates of a broker and a client that it has signed.
+fn write_certificates(directory: &Path) -> Result<()> {
+    let mut authority = CertificateParams::new(Vec::new())?;
+    authority.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate()?)?;
+    fs::write(directory.join("ca.pem"), authority.pem())?;
+    for (name, subjects) in [("broker", vec!["127.0.0.1".to_owned()]), ("client", Vec::new())] {
+        let key = KeyPair::generate()?;
+        let certificate = CertificateParams::new(subjects)?.signed_by(&key, &authority)?;
+        fs::write(directory.join(format!("{name}.pem")), certificate.pem())?;
+        fs::write(directory.join(format!("{name}.key")), key.serialize_pem())?;
+        // Kafka reads both from one file.
+        let both = format!("{}{}", key.serialize_pem(), certificate.pem());
+        fs::write(directory.join(format!("{name}-both.pem")), both)?;
+    }
+    Ok(())
+}
+
+/// The broker must have a certificate of a trusted authority, and the client one that the broker trusts.
+#[test]
+fn certificates_are_checked() -> Result<()> {
+    if !has_tls()? {
+        println!("skipped: bintide was built without kafka-tls");
+        return Ok(());
+    }
+    let (directory, other) = (TempDir::new()?, TempDir::new()?);
+    write_certificates(directory.path())?;
+    write_certificates(other.path())?;
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let properties = [
+        "listener.name.ssl.ssl.client.auth=required".to_owned(),
+        "ssl.keystore.type=PEM".to_owned(),
+        format!("ssl.keystore.location={}", path("broker-both.pem")),
+        "ssl.truststore.type=PEM".to_owned(),
+        format!("ssl.truststore.location={}", path("ca.pem")),
+    ];
+    let properties: Vec<&str> = properties.iter().map(String::as_str).collect();
+    let secured = SecuredListeners { protocols: &["SSL"], properties: &properties, scram_users: &[] };
+    let stage = Stage { broker: KafkaBroker::start_secured(secured)?, directory: TempDir::new()? };
+
+    let authority = format!("ssl.ca.location={}", path("ca.pem"));
+    let certificate = format!("ssl.certificate.location={}", path("client.pem"));
+    let key = format!("ssl.key.location={}", path("client.key"));
+    let all = ["security.protocol=ssl", &authority, &certificate, &key];
+    stage.check_records("tls", &all)?;
+    // TLS 1.3: a broker refuses a client only after the handshake.
+    stage.check_refusal(&all[..2], &["could not reach the brokers", "certificate"])?;
+    let other = format!("ssl.ca.location={}", other.path().join("ca.pem").display());
+    stage.check_refusal(&[all[0], &other, &certificate, &key], &["certificate verify failed"])
+}
