@@ -2,9 +2,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{Shutdown, TcpStream};
+use std::os::fd::AsFd as _;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+use nix::libc::POLLRDHUP;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use relay::ClientFacts;
 
 use crate::lock;
@@ -191,12 +194,24 @@ impl ConnectedClient {
         lock(&self.state).end
     }
 
+    /// Returns whether another thread has ended the connection, or the client has closed it.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.end_reason().is_some() || has_closed(&self.socket)
+    }
+
     /// Ends the connection: its next read fails, but the relay can still send an error.
     fn end(&self, reason: EndReason) {
         lock(&self.state).end.get_or_insert(reason);
         // Fails if the client has closed the connection.
         let _ = self.socket.shutdown(Shutdown::Read);
     }
+}
+
+/// Returns whether the client has closed its end of the connection.
+fn has_closed(socket: &TcpStream) -> bool {
+    let mut descriptors = [PollFd::new(socket.as_fd(), PollFlags::from_bits_retain(POLLRDHUP))];
+    // If a signal interrupts the call, the next check finds the end.
+    poll(&mut descriptors, PollTimeout::ZERO).is_ok_and(|count| count > 0)
 }
 
 impl ClientState {
@@ -271,7 +286,7 @@ impl Drop for ClientRegistration<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read as _;
+    use std::io::{Read as _, Write as _};
     use std::net::{TcpListener, TcpStream};
     use std::sync::Arc;
 
@@ -305,6 +320,18 @@ mod tests {
         assert!(!first.finish_login() && last.finish_login());
         drop((first, registered));
         assert_eq!(registry.len(), 2);
+    }
+
+    #[test]
+    fn closed_connections_are_noticed() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let registry = ClientRegistry::default();
+        let (mut client, socket) = connection(&listener);
+        let registration = registry.register(socket, "host".to_owned(), 9).unwrap();
+        client.write_all(b"unread").unwrap();
+        assert!(!registration.client.is_ending());
+        drop(client);
+        assert!(registration.client.is_ending());
     }
 
     #[test]

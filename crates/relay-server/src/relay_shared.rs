@@ -13,7 +13,7 @@ use relay::{
     ClientAttributes, ClientFacts, ClientLag, CompressionCounters, FormChoice, FormFacts, FormSource,
     LogForm, LogSize, MariadbState, NewestLogEnd, RelayAccounts, RelayError, RelayFacts, RelayedServer,
     SemiSyncWait, SentTransactions, ServedCompression, ServedLog, SqlResponder, SqlRows, StageTotals,
-    StateReader, UpstreamControl,
+    StateReader, StatementInterrupt, UpstreamControl,
 };
 use rustls::ServerConfig;
 use wire::{PasswordDigest, PasswordKey, ServerError};
@@ -25,7 +25,7 @@ use crate::lock;
 use crate::login_throttle::LoginThrottle;
 use crate::relay_counters::RelayCounters;
 use crate::relay_server::{RelayNotice, RelayServerOptions};
-use crate::store_extent::{StoreExtent, is_encrypted, log_sizes};
+use crate::store_extent::{StoreExtent, is_encrypted, log_sizes, stored_end};
 use crate::store_growth::StoreGrowth;
 use crate::store_gtid_state::StoreGtidState;
 
@@ -170,12 +170,16 @@ impl RelayFacts for RelayShared {
         }
     }
 
-    fn logs(&self, form: LogForm) -> Result<Vec<ServedLog>, RelayError> {
+    fn logs(&self, form: LogForm, interrupt: &StatementInterrupt) -> Result<Vec<ServedLog>, RelayError> {
         let (store, source) = (self.forms.store(), self.forms.source(form));
+        let size = |name: &Arc<str>| match form {
+            LogForm::AsIs => stored_end(&self.forms, name),
+            _ => source.form_size(name, interrupt),
+        };
         let served = |name: Arc<str>| {
             let path = store.path(&name)?;
             Ok(ServedLog {
-                size: source.form_size(&name)?,
+                size: size(&name)?,
                 stored_size: std::fs::metadata(&path).map_or(0, |metadata| metadata.len()),
                 is_encrypted: is_encrypted(&path),
                 name: name.to_string(),
@@ -189,10 +193,10 @@ impl RelayFacts for RelayShared {
         Ok(lock(&self.gtids).read(&as_is)?.gtids().clone())
     }
 
-    fn end(&self, form: LogForm) -> Result<NewestLogEnd, RelayError> {
+    fn end(&self, form: LogForm, interrupt: &StatementInterrupt) -> Result<NewestLogEnd, RelayError> {
         let gtids = self.gtids()?;
         let Some(newest) = self.forms.store().log_names()?.pop() else { return Ok(NewestLogEnd::default()) };
-        let position = self.forms.source(form).form_size(&newest)?;
+        let position = self.forms.source(form).form_size(&newest, interrupt)?;
         Ok(NewestLogEnd { log: newest.to_string(), position, gtids })
     }
 

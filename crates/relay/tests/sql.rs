@@ -13,7 +13,7 @@ use relay::{
     AccountRole, BinlogEvents, ClientFacts, ClientLag, CompressionCounters, CountedTransaction, FormSource,
     LogForm, NewestLogEnd, RelayError, RelayFacts, RelayedServer, SemiSyncWait, ServedCompression, ServedLog,
     SourceChange, SqlAnswer, SqlColumnKind, SqlResponder, SqlRows, SqlSession, SqlValue, StageTotals,
-    UpstreamControl, UpstreamError, UpstreamStatus,
+    StatementInterrupt, UpstreamControl, UpstreamError, UpstreamStatus,
 };
 use wire::ServerError;
 
@@ -116,7 +116,10 @@ impl RelayFacts for FixedFacts {
         }
     }
 
-    fn logs(&self, form: LogForm) -> Result<Vec<ServedLog>, RelayError> {
+    fn logs(&self, form: LogForm, interrupt: &StatementInterrupt) -> Result<Vec<ServedLog>, RelayError> {
+        if interrupt.is_requested() {
+            return Err(RelayError::Interrupted);
+        }
         let size = if form == LogForm::Plain { 2000 } else { 1000 };
         let log = |name: &str, is_encrypted| ServedLog {
             name: name.to_owned(),
@@ -131,7 +134,10 @@ impl RelayFacts for FixedFacts {
         Ok(format!("{UUID}:1-9").parse().unwrap())
     }
 
-    fn end(&self, _: LogForm) -> Result<NewestLogEnd, RelayError> {
+    fn end(&self, _: LogForm, interrupt: &StatementInterrupt) -> Result<NewestLogEnd, RelayError> {
+        if interrupt.is_requested() {
+            return Err(RelayError::Interrupted);
+        }
         self.ends.fetch_add(1, Ordering::Relaxed);
         Ok(NewestLogEnd { log: "binlog.000002".to_owned(), position: 1000, gtids: self.gtids()? })
     }
@@ -1180,6 +1186,23 @@ fn events_are_listed_in_parts() {
         "SHOW BINLOG EVENTS IN 'binlog.000009'",
         "1220 HY000: Error when executing command SHOW BINLOG EVENTS: Could not find target log",
     );
+}
+
+/// Statements that may render logs end after `KILL` or a lost connection.
+#[test]
+fn listings_are_interrupted() {
+    let mut client = receiving(AccountRole::Admin);
+    client.session.interrupt = StatementInterrupt::new(|| true);
+    for sql in [
+        "SHOW BINARY LOGS",
+        "SHOW BINARY LOG STATUS",
+        "SHOW BINLOG EVENTS IN 'binlog.000002'",
+        "SELECT * FROM bintide.logs",
+        "SELECT * FROM performance_schema.log_status",
+    ] {
+        client.check(sql, "1317 70100: Query execution was interrupted");
+    }
+    client.check("SELECT 1", "1\n1");
 }
 
 #[test]
