@@ -315,7 +315,7 @@ impl<'d, 's> ClientDump<'d, 's> {
     fn flush_timed(&mut self) -> io::Result<()> {
         let has_output = self.session.link.ready_size() > 0;
         let began = Instant::now();
-        self.session.link.flush()?;
+        self.session.flush()?;
         if has_output {
             let source = self.session.shared.forms.source(self.session.sql.form);
             source.record_sending(began.elapsed());

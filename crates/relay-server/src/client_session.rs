@@ -135,7 +135,7 @@ impl ServedSession<'_> {
     fn serve(&mut self) -> io::Result<()> {
         loop {
             self.registration.client.set_activity(ClientActivity::SLEEP);
-            self.link.flush()?;
+            self.flush()?;
             self.link.packets.begin_command();
             loop {
                 match self.link.packets.is_ready() {
@@ -177,6 +177,14 @@ impl ServedSession<'_> {
 
     fn refuse(&mut self, error: &ServerError) {
         self.respond(|response| response.error(error));
+    }
+
+    /// Sends all bytes that are ready. If the client reads nothing, another thread can end the connection meanwhile.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        self.registration.client.begin_write();
+        let sent = self.link.flush();
+        self.registration.client.end_write();
+        sent
     }
 
     /// Refuses a packet that is too large. A client reads the error after it has written the whole packet. The client
@@ -309,7 +317,7 @@ impl ServedSession<'_> {
             if self.link.packets.output().len() < OUTPUT_SIZE {
                 return ControlFlow::Continue(());
             }
-            sent = self.link.flush();
+            sent = self.flush();
             match sent.is_err() || self.registration.client.end_reason().is_some() {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
