@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use binlog::gtid::GtidSet;
+use binlog::gtid::{GtidSet, Uuid};
 use logs::ServerIdentity;
 use relay::{
     ClientAttributes, ClientFacts, ClientLag, CompressionCounters, FormChoice, FormFacts, FormSource,
@@ -24,6 +24,7 @@ use crate::form_registry::FormRegistry;
 use crate::lock;
 use crate::login_throttle::LoginThrottle;
 use crate::relay_counters::RelayCounters;
+use crate::relay_identity::server_uuid_of;
 use crate::relay_server::{RelayNotice, RelayServerOptions};
 use crate::store_extent::{StoreExtent, is_encrypted, log_sizes, stored_end};
 use crate::store_growth::StoreGrowth;
@@ -140,6 +141,21 @@ impl RelayShared {
         // The store may have grown since the last call.
         as_is.record_growth();
         Ok(lock(&self.mariadb).read(&as_is)?.clone())
+    }
+
+    /// Returns the GTIDs of all transactions that are stored at this moment.
+    pub(crate) fn present_gtids(&self) -> Result<GtidSet, RelayError> {
+        // The store may have grown since the last call.
+        self.forms.source(LogForm::AsIs).record_growth();
+        self.gtids()
+    }
+
+    /// Returns the `server_uuid` of the server that writes the logs; `None` if it is unknown.
+    pub(crate) fn source_uuid(&self) -> Option<Uuid> {
+        match &self.options.upstream_control {
+            Some(upstream) => upstream.status().server_uuid?.parse().ok(),
+            None => server_uuid_of(self.newest_log()?.parent()?),
+        }
     }
 
     /// Makes events added to the store visible to the clients.
