@@ -7,6 +7,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use binlog::ZstdLevel;
 use binlog::gtid::GtidSet;
 use common::{TestStore, sample};
 use relay::{
@@ -41,6 +42,9 @@ struct FixedFacts {
 struct FixedUpstream {
     is_stopped: AtomicBool,
     is_lost: bool,
+    /// True if the stored logs cannot be compressed.
+    is_archived: bool,
+    compression: Mutex<Option<ZstdLevel>>,
     calls: Mutex<Vec<String>>,
 }
 
@@ -92,6 +96,18 @@ impl UpstreamControl for FixedUpstream {
     fn purge_before(&self, log: &str) -> Result<usize, ServerError> {
         self.calls.lock().unwrap().push(format!("purge {log}"));
         Ok(1)
+    }
+
+    fn compression(&self) -> Option<ZstdLevel> {
+        *self.compression.lock().unwrap()
+    }
+
+    fn set_compression(&self, level: Option<ZstdLevel>) -> bool {
+        if level.is_some() && self.is_archived {
+            return false;
+        }
+        *self.compression.lock().unwrap() = level;
+        true
     }
 
     fn flush_logs(&self) -> Result<(), ServerError> {
@@ -1170,6 +1186,36 @@ fn compression_is_set_for_all_clients() {
     );
     let mut monitor = FixedRelay::new(AccountRole::Monitor);
     assert!(monitor.ask("SET GLOBAL binlog_transaction_compression = ON").starts_with("1227 42000:"));
+}
+
+/// A relay that receives also compresses stored logs. `--compress` decides until the first change.
+#[test]
+fn compression_is_set_for_stored_logs() {
+    let level = |number| ZstdLevel::new(number);
+    let check = |before, archived, sql: &str, expected: Option<ZstdLevel>, note: &str| {
+        let upstream = FixedUpstream {
+            is_archived: archived,
+            compression: Mutex::new(before),
+            ..FixedUpstream::default()
+        };
+        let facts = FixedFacts { upstream: Some(upstream), ..FixedFacts::default() };
+        let mut client = FixedRelay::with_facts(facts, AccountRole::Admin);
+        client.check(sql, "OK");
+        let warnings = client.ask("SHOW WARNINGS");
+        assert_eq!(warnings.contains("Note|1105|"), !note.is_empty(), "{sql}: {warnings}");
+        assert!(warnings.contains(note), "{sql}: {warnings}");
+        assert_eq!(client.facts.upstream.as_ref().unwrap().compression(), expected, "{sql}");
+    };
+    let (on, off) =
+        ("SET GLOBAL binlog_transaction_compression = ON", "SET GLOBAL binlog_transaction_compression = OFF");
+    let level_9 = "GLOBAL binlog_transaction_compression_level_zstd = 9";
+    check(None, false, on, level(3), "closed from now on");
+    check(None, false, &format!("{on}, {level_9}"), level(9), "closed from now on");
+    check(None, false, &format!("SET {level_9}"), None, "");
+    check(level(19), false, &format!("SET {level_9}"), level(9), "");
+    check(level(19), false, off, None, "");
+    check(None, true, on, None, "leaves the stored logs as they are");
+    check(None, true, off, None, "");
 }
 
 #[test]
