@@ -96,6 +96,8 @@ pub struct RelaySoak {
 
 /// Longest pause between two interruptions.
 const PAUSE_MAX: Duration = Duration::from_millis(2500);
+/// Longest pause between two interruptions of a sequence.
+const SHORT_PAUSE_MAX: Duration = Duration::from_millis(500);
 /// Pause between two scripts of the source. It limits the size of the logs of an hour.
 const ROUND_PAUSE: Duration = Duration::from_millis(100);
 /// Pause after a failed script, and between two looks at a replica.
@@ -155,9 +157,34 @@ impl RelaySoak {
     ///
     /// Returns an error if a replica stops with an error or does not catch up, or if a relay does not start again.
     pub fn run(
-        mut self,
+        self,
         random: &mut SeededRandom,
         mut more: impl FnMut(u64) -> bool,
+    ) -> Result<RelaySoakCounts> {
+        self.interrupt_while(PAUSE_MAX, random, |done, random| {
+            more(done).then(|| *random.pick(&INTERRUPTIONS))
+        })
+    }
+
+    /// Interrupts in this order, with short pauses. Then waits until all replicas have the source's tables.
+    ///
+    /// # Errors
+    ///
+    /// As [`RelaySoak::run`].
+    pub fn run_sequence(
+        self,
+        interruptions: &[RelayInterruption],
+        random: &mut SeededRandom,
+    ) -> Result<RelaySoakCounts> {
+        let mut interruptions = interruptions.iter().copied();
+        self.interrupt_while(SHORT_PAUSE_MAX, random, |_, _| interruptions.next())
+    }
+
+    fn interrupt_while(
+        mut self,
+        pause_max: Duration,
+        random: &mut SeededRandom,
+        mut next: impl FnMut(u64, &mut SeededRandom) -> Option<RelayInterruption>,
     ) -> Result<RelaySoakCounts> {
         let (is_over, rounds) = (AtomicBool::new(false), AtomicU64::new(0));
         let client = self.source.client().clone();
@@ -165,9 +192,10 @@ impl RelaySoak {
             scope.spawn(|| write_load(&client, &rounds, &is_over));
             let mut done = 0;
             let mut result = Ok(());
-            while result.is_ok() && more(done) {
-                thread::sleep(Duration::from_millis(random.below(PAUSE_MAX.as_millis() as usize) as u64));
-                let interruption = *random.pick(&INTERRUPTIONS);
+            while result.is_ok()
+                && let Some(interruption) = next(done, random)
+            {
+                thread::sleep(Duration::from_millis(random.below(pause_max.as_millis() as usize) as u64));
                 let context = format!("interruption {done}: {interruption:?}");
                 result = self.interrupt(interruption, random).with_context(|| context);
                 *self.counts.interruptions.entry(interruption).or_insert(0) += 1;

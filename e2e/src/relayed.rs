@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use servers::{CancelToken, PasswordSource, PublicKeySource, ServerAddress, SslMode, TlsPolicy};
 use tempfile::TempDir;
 use testkit::{Launch, ServerFlavour, TestPackage, TestServer, free_port};
-use wire::CleartextPolicy;
+use wire::{BinlogDump, Capabilities, CleartextPolicy, ClientCommand, DumpFlags};
 
 use crate::command::{Running, wait_until};
 use crate::program::bintide;
@@ -105,6 +105,55 @@ pub fn relay_address(port: u16) -> ServerAddress {
         timeout: ServerAddress::DEFAULT_TIMEOUT,
         cancel: CancelToken::default(),
     }
+}
+
+/// Adds an account without a password to a file of accounts, with these options of `bintide relay user add`.
+///
+/// # Errors
+///
+/// Returns an error if the command fails.
+pub fn add_account(accounts: &Path, name: &str, options: &[&str]) -> Result<()> {
+    let mut add = Command::new(bintide()?);
+    add.env_clear().args(["relay", "user", "add", name, "--no-password", "--accounts"]).arg(accounts);
+    let added = add.args(options).output()?;
+    ensure!(added.status.success(), "{}", String::from_utf8_lossy(&added.stderr));
+    Ok(())
+}
+
+/// Returns the packets that a replica sends: the login as `repl` without a password, the queries of a replica, and the
+/// command for a dump to the end of the logs.
+///
+/// # Errors
+///
+/// Returns an error if a command cannot be encoded.
+pub fn replica_packets(server_id: u32) -> Result<Vec<Vec<u8>>> {
+    let capabilities = Capabilities::PROTOCOL_41
+        | Capabilities::SECURE_CONNECTION
+        | Capabilities::PLUGIN_AUTH
+        | Capabilities::CONNECT_ATTRS;
+    let mut login = capabilities.0.to_le_bytes()[..4].to_vec();
+    login.extend_from_slice(&(1_u32 << 24).to_le_bytes());
+    login.push(33);
+    login.extend_from_slice(&[0; 23]);
+    // For a client of this version, the relay does not switch the authentication plugin.
+    login.extend_from_slice(b"repl\0\0caching_sha2_password\0\x16\x0f_client_version\x059.7.4");
+    let dump = BinlogDump { position: 4, flags: DumpFlags::NON_BLOCK, server_id, file: b"binlog.000001" };
+    let commands = [
+        ClientCommand::Query { sql: b"SET @source_binlog_checksum = 'CRC32', @rpl_semi_sync_replica = 1" },
+        ClientCommand::BinlogDump(dump),
+    ];
+    let mut packets = vec![packet(1, &login)];
+    for command in commands {
+        let mut payload = Vec::new();
+        command.encode(&mut payload)?;
+        packets.push(packet(0, &payload));
+    }
+    Ok(packets)
+}
+
+fn packet(sequence: u8, payload: &[u8]) -> Vec<u8> {
+    let size = u32::try_from(payload.len()).unwrap_or_default().to_le_bytes();
+    [&size[..3], &[sequence], payload].concat()
 }
 
 /// Returns the index of a server's logs.

@@ -59,7 +59,7 @@ impl LogReceiver {
         self.record_semi_sync(source.facts());
         let mut has_head = store.has_head()?;
         if has_head {
-            self.compress_closed();
+            self.update_closed_logs();
         }
         self.record_connected(source.facts());
         let (mut acks, mut counted, mut format) = (PendingAcks::default(), 0, None);
@@ -160,7 +160,8 @@ impl LogReceiver {
     fn record_head_stored(&mut self, store: &mut StoreWriter) -> Result<(), Disconnect> {
         self.sync(store)?;
         self.purge(store)?;
-        self.compress_closed();
+        self.start_compressor_if_needed();
+        self.update_closed_logs();
         Ok(())
     }
 
@@ -287,12 +288,6 @@ impl LogReceiver {
         Ok(())
     }
 
-    fn compress_closed(&mut self) {
-        if let Some(compressor) = &mut self.compressor {
-            compressor.update_closed_logs();
-        }
-    }
-
     /// Purges expired logs once the head of the current log is stored. Until then, keeps the previous log.
     pub(crate) fn purge_after_head(&self, store: &mut StoreWriter) -> Result<(), Disconnect> {
         if store.has_head()? { self.purge(store) } else { Ok(()) }
@@ -354,7 +349,7 @@ impl LogReceiver {
             EventRouting::Merged(merged) => merged.next_uuid.as_deref(),
             EventRouting::Plain => None,
         };
-        if self.settings.compress.is_some() && facts.gtid_mode.as_deref() != Some("ON") {
+        if self.control.compression().is_some() && facts.gtid_mode.as_deref() != Some("ON") {
             return Err(Disconnect::Failed(ReceiveError::CompressWithoutGtids));
         }
         let uuid = next.or_else(|| store.store_end()?.series.map(|series| series.uuid));

@@ -10,7 +10,7 @@
 //! | receive logs until the end or without end, from one of several sources | [`LogReceiver`] |
 //! | receive notices of lost connections and full disks, and progress | implement [`ReceiveReporter`] |
 //! | read the statistics of a run from any thread | [`SharedReceiveStats`] |
-//! | pause a run, and purge or protect its logs | [`ReceiveControl`] |
+//! | pause a run, purge or protect its logs, change their compression | [`ReceiveControl`] |
 //! | distinguish transient errors of a source from permanent ones | [`is_transient`], [`CANNOT_SEND`] |
 //! | request the transactions that are not in a set of GTIDs | [`start_after`] |
 //!

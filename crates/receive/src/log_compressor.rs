@@ -9,7 +9,6 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use binlog::ZstdLevel;
 use binlog::encryption::Keyring;
 use inspect::stats::{CompressionCounter, LogType};
 use logs::{LogReader, RewritePositions, Store, positions_path, read_keyring};
@@ -21,6 +20,7 @@ use servers::CancelToken;
 
 use crate::compression_queue::{CompressionQueue, QueueStep};
 use crate::monitor::SharedReceiveStats;
+use crate::receive_control::ReceiveControl;
 use crate::reporter::{ReceiveNotice, ReceiveReporter};
 
 /// Maximum memory in bytes; a level may need more.
@@ -35,6 +35,7 @@ const EVENT_SIZE_MAX: u32 = 1 << 30;
 /// Compresses closed logs, one after the other, in its own thread.
 pub(crate) struct LogCompressor {
     directory: PathBuf,
+    control: ReceiveControl,
     shared: Arc<CompressorShared>,
     thread: Option<JoinHandle<()>>,
 }
@@ -45,7 +46,8 @@ pub(crate) struct CompressorSetup {
     pub(crate) directory: PathBuf,
     /// Keyring file for encrypted logs. Compressed logs are encrypted again.
     pub(crate) keyring: Option<PathBuf>,
-    pub(crate) level: ZstdLevel,
+    /// Control with the level, which another thread may change.
+    pub(crate) control: ReceiveControl,
     /// Token that stops compression, and leaves waiting logs uncompressed.
     pub(crate) cancel: CancelToken,
 }
@@ -70,7 +72,29 @@ struct CompressorShared {
 struct CompressionRequests {
     /// Closed logs in the index. Bounds the number of waiting logs.
     closed: Vec<PathBuf>,
+    /// Closed logs in the index that stay as they are, because they were closed while there was no compression.
+    left: HashSet<PathBuf>,
     end: Option<CompressorShutdown>,
+}
+
+impl CompressionRequests {
+    /// Sets the closed logs.
+    fn set_closed(&mut self, closed: Vec<PathBuf>) {
+        self.left.retain(|log| closed.contains(log));
+        self.closed = closed;
+        self.closed.retain(|log| !self.left.contains(log));
+    }
+
+    /// Leaves these closed logs as they are.
+    fn leave(&mut self, logs: impl IntoIterator<Item = PathBuf>) {
+        self.left.extend(logs);
+        self.closed.retain(|log| !self.left.contains(log));
+    }
+
+    /// Leaves all closed logs as they are.
+    fn leave_all(&mut self) {
+        self.left.extend(self.closed.drain(..));
+    }
 }
 
 impl CompressorShared {
@@ -87,20 +111,39 @@ impl LogCompressor {
         reporter: Arc<dyn ReceiveReporter>,
     ) -> Self {
         stats.count_on_compression();
-        let (directory, shared) = (setup.directory.clone(), Arc::new(CompressorShared::default()));
+        let (directory, control) = (setup.directory.clone(), setup.control.clone());
+        let shared = Arc::new(CompressorShared::default());
         let work =
             CompressionThread { setup, stats, reporter, shared: Arc::clone(&shared), began: Instant::now() };
         let thread = thread::spawn(move || work.run());
-        Self { directory, shared, thread: Some(thread) }
+        Self { directory, control, shared, thread: Some(thread) }
     }
 
     /// Reads the closed logs from the index, after a new log has begun.
-    pub(crate) fn update_closed_logs(&mut self) {
-        let Ok(store) = Store::open(&self.directory) else { return };
-        let Some((_, closed)) = store.logs().split_last() else { return };
-        // `components` removes the `./` of the index.
-        self.shared.lock_requests().closed = closed.iter().map(|log| log.components().collect()).collect();
+    pub(crate) fn update_closed_logs(&self) {
+        let closed = self.closed_logs();
+        let mut requests = self.shared.lock_requests();
+        requests.set_closed(closed);
+        if self.control.compression().is_none() {
+            requests.leave_all();
+        }
         self.shared.changed.notify_all();
+    }
+
+    /// Leaves the closed logs as they are, except the newest one.
+    pub(crate) fn leave_earlier_logs(&self) {
+        let mut earlier = self.closed_logs();
+        earlier.pop();
+        self.shared.lock_requests().leave(earlier);
+    }
+
+    /// Returns the closed logs in the index, oldest first.
+    fn closed_logs(&self) -> Vec<PathBuf> {
+        // Without the index, no log is compressed now.
+        let Ok(store) = Store::open(&self.directory) else { return Vec::new() };
+        let closed = store.logs().split_last().map_or(&[][..], |(_, closed)| closed);
+        // `components` removes the `./` of the index.
+        closed.iter().map(|log| log.components().collect()).collect()
     }
 
     /// Ends the thread.
@@ -166,6 +209,9 @@ impl CompressionThread {
     fn wait_for_log(&self, waiting: &mut CompressionQueue) -> Option<PathBuf> {
         let mut requests = self.shared.lock_requests();
         loop {
+            if self.setup.control.compression().is_none() {
+                requests.leave_all();
+            }
             waiting.retain_closed(&requests.closed);
             self.stats.set_logs_to_compress(waiting.count(&requests.closed));
             match requests.end {
@@ -192,8 +238,10 @@ impl CompressionThread {
     }
 
     fn compress(&self, log: &Path) -> Result<(), RewriteError> {
+        // Compression was switched off at this moment.
+        let Some(level) = self.setup.control.compression() else { return Ok(()) };
         let action = RewriteAction::Compress(CompressSettings {
-            level: self.setup.level,
+            level,
             minimum_gain: MinimumGain::Percent(0),
             compressed: CompressedPolicy::Pass,
             event_size_max: EVENT_SIZE_MAX,
@@ -268,8 +316,24 @@ fn is_compressed(log: &Path) -> Result<bool, logs::LogError> {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::path::PathBuf;
 
-    use super::is_compressed;
+    use super::{CompressionRequests, is_compressed};
+
+    #[test]
+    fn logs_closed_without_compression_stay_as_they_are() {
+        let paths = |names: &str| names.split_whitespace().map(PathBuf::from).collect::<Vec<_>>();
+        let mut requests = CompressionRequests::default();
+        requests.set_closed(paths("a b c"));
+        requests.leave(paths("a b"));
+        assert_eq!(requests.closed, paths("c"));
+        // A purged log is forgotten.
+        requests.set_closed(paths("b c d"));
+        assert_eq!((&requests.closed, requests.left.len()), (&paths("c d"), 1));
+        requests.leave_all();
+        requests.set_closed(paths("b c d e"));
+        assert_eq!(requests.closed, paths("e"));
+    }
 
     #[test]
     fn position_lists_of_other_logs_are_ignored() {

@@ -1,12 +1,13 @@
-//! Controls a running receiver from other threads: pauses it, replaces its source, purges logs, and protects logs in
-//! use.
+//! Controls a running receiver from other threads: pauses it, replaces its source, purges logs, protects logs in use,
+//! and changes their compression.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use binlog::ZstdLevel;
 use logs::LogError;
 use servers::ServerAddress;
 
@@ -29,6 +30,8 @@ struct ControlState {
     /// Number of the last request.
     last_request: AtomicU64,
     first_needed: Mutex<Vec<FirstNeededLog>>,
+    /// Level at which closed logs are compressed; 0 to leave them as they are.
+    compression_level: AtomicU8,
 }
 
 /// Function that returns the index of the first log still needed, among all stored logs, oldest first.
@@ -131,6 +134,17 @@ impl ReceiveControl {
     pub(crate) fn first_needed(&self, logs: &[&str]) -> Option<usize> {
         let all = lock(&self.0.first_needed).clone();
         all.iter().filter_map(|first_needed| first_needed(logs)).min()
+    }
+
+    /// Sets the level at which logs are compressed that are closed from now on; `None` to leave them as they are. Logs
+    /// that are closed already, and not compressed, then also stay as they are.
+    pub fn set_compression(&self, level: Option<ZstdLevel>) {
+        self.0.compression_level.store(level.map_or(0, ZstdLevel::get), Ordering::Relaxed);
+    }
+
+    /// Returns the level at which closed logs are compressed; `None` if they stay as they are.
+    pub fn compression(&self) -> Option<ZstdLevel> {
+        ZstdLevel::new(self.0.compression_level.load(Ordering::Relaxed))
     }
 
     /// Serves the waiting requests.

@@ -141,16 +141,8 @@ impl LogReceiver {
             watch.count_purged(purged);
         }
         let rotation = SourceRotation::of(addresses.len());
-        let compressor = settings.compress.map(|level| {
-            let setup = CompressorSetup {
-                directory: settings.directory.clone(),
-                keyring: settings.at_rest.keyring().map(Path::to_owned),
-                level,
-                cancel: options.cancel.clone(),
-            };
-            LogCompressor::start(setup, watch.stats(), Arc::clone(&reporter))
-        });
-        let receiver = Self {
+        settings.control.set_compression(settings.compress);
+        let mut receiver = Self {
             control: settings.control.clone(),
             settings,
             reporter,
@@ -160,14 +152,43 @@ impl LogReceiver {
             identity,
             watch,
             rotation,
-            compressor,
+            compressor: None,
             ack_condition: None,
             disk_full: None,
             reported: HashSet::new(),
             is_lost: false,
         };
+        if receiver.settings.compress.is_some() {
+            receiver.compressor = Some(receiver.start_compressor());
+        }
         receiver.report_store(&store);
         Ok((receiver, store))
+    }
+
+    fn start_compressor(&self) -> LogCompressor {
+        let setup = CompressorSetup {
+            directory: self.settings.directory.clone(),
+            keyring: self.settings.at_rest.keyring().map(Path::to_owned),
+            control: self.control.clone(),
+            cancel: self.options.cancel.clone(),
+        };
+        LogCompressor::start(setup, self.watch.stats(), Arc::clone(&self.reporter))
+    }
+
+    /// Starts the compressor for the log that was just closed, if another thread has switched compression on.
+    pub(crate) fn start_compressor_if_needed(&mut self) {
+        if self.compressor.is_none() && self.control.compression().is_some() {
+            let compressor = self.start_compressor();
+            compressor.leave_earlier_logs();
+            self.compressor = Some(compressor);
+        }
+    }
+
+    /// Passes the closed logs to the compressor, if there is one.
+    pub(crate) fn update_closed_logs(&self) {
+        if let Some(compressor) = &self.compressor {
+            compressor.update_closed_logs();
+        }
     }
 
     /// Sets a condition that must hold before transactions on disk are acknowledged to the source.

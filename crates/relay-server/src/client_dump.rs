@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use binlog::gtid::Uuid;
 use relay::{
     AheadPolicy, AnnotationPolicy, ClientProgress, DumpEndPolicy, DumpError, DumpMode, DumpOptions,
     DumpPiece, DumpRequest, DumpStep, DumpStream, EventBytes, GtidHoles, GtidsAhead, HeartbeatVersion,
@@ -235,7 +236,10 @@ impl<'d, 's> ClientDump<'d, 's> {
         if matches!(self.request.mode, DumpMode::MariadbGtids(_)) {
             stored = Some(shared.mariadb_state().map_err(DumpError::reading)?);
         }
-        let gtids = SourceGtids { mariadb: stored.as_ref(), ..SourceGtids::default() };
+        let server_uuid = self.checked_uuid();
+        // Without the set, the client gets what can be read: the dump reports a fault at its position.
+        let executed = server_uuid.and_then(|_| shared.present_gtids().ok());
+        let gtids = SourceGtids { server_uuid, executed: executed.as_ref(), mariadb: stored.as_ref() };
         let start = find_start(&source, &self.request, options.checksum, gtids, self.ahead_policy())?;
         if start.event.is_none() {
             let (user, log) = (self.session.client.account.user.clone(), start.log.to_string());
@@ -252,6 +256,13 @@ impl<'d, 's> ClientDump<'d, 's> {
             true => AheadPolicy::Wait,
             false => AheadPolicy::Refuse,
         }
+    }
+
+    /// Returns the source's UUID, if it is known and the client must not have more of its transactions than the relay.
+    fn checked_uuid(&self) -> Option<Uuid> {
+        let is_by_gtid = matches!(self.request.mode, DumpMode::Gtids(_));
+        let is_checked = is_by_gtid && self.ahead_policy() == AheadPolicy::Refuse;
+        is_checked.then(|| self.session.shared.source_uuid()).flatten()
     }
 
     /// Returns the request of a MariaDB replica by GTID, from the variables of its session.
@@ -315,7 +326,7 @@ impl<'d, 's> ClientDump<'d, 's> {
     fn flush_timed(&mut self) -> io::Result<()> {
         let has_output = self.session.link.ready_size() > 0;
         let began = Instant::now();
-        self.session.link.flush()?;
+        self.session.flush()?;
         if has_output {
             let source = self.session.shared.forms.source(self.session.sql.form);
             source.record_sending(began.elapsed());

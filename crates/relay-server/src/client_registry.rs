@@ -2,9 +2,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{Shutdown, TcpStream};
+use std::os::fd::AsFd as _;
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use nix::libc::POLLRDHUP;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use relay::ClientFacts;
 
 use crate::lock;
@@ -34,6 +37,8 @@ pub(crate) struct ConnectedClient {
 struct ClientState {
     facts: ClientFacts,
     since: Instant,
+    /// Start of a write that is not finished: it blocks while the client reads nothing.
+    writing_since: Option<Instant>,
     end: Option<EndReason>,
 }
 
@@ -72,6 +77,8 @@ pub(crate) struct ClientRegistration<'r> {
     pub(crate) client: Arc<ConnectedClient>,
 }
 
+/// Duration of a write after which a client probably reads nothing.
+const BLOCKED_MIN: Duration = Duration::from_secs(2);
 /// Maximum number of connections that have not logged in. Beyond this number, the oldest connection is closed: a login
 /// takes milliseconds, so the oldest connections probably never finish it.
 const LOGGING_IN_MAX: usize = 256;
@@ -138,10 +145,7 @@ impl ClientRegistry {
                 }
                 _ => false,
             };
-            if is_same
-                && earlier.command.starts_with("Binlog Dump")
-                && earlier.connection_id != registration.connection_id
-            {
+            if is_same && is_dump(&earlier) && earlier.connection_id != registration.connection_id {
                 other.end(EndReason::Displaced);
             }
         }
@@ -191,12 +195,48 @@ impl ConnectedClient {
         lock(&self.state).end
     }
 
-    /// Ends the connection: its next read fails, but the relay can still send an error.
-    fn end(&self, reason: EndReason) {
-        lock(&self.state).end.get_or_insert(reason);
-        // Fails if the client has closed the connection.
-        let _ = self.socket.shutdown(Shutdown::Read);
+    /// Returns whether another thread has ended the connection, or the client has closed it.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.end_reason().is_some() || has_closed(&self.socket)
     }
+
+    /// Records that a write begins.
+    pub(crate) fn begin_write(&self) {
+        lock(&self.state).writing_since = Some(Instant::now());
+    }
+
+    /// Records that the write has ended.
+    pub(crate) fn end_write(&self) {
+        lock(&self.state).writing_since = None;
+    }
+
+    /// Ends the connection: its next read fails, but the relay can still send an error. If the client gets no error, or
+    /// reads nothing, a running write also fails.
+    fn end(&self, reason: EndReason) {
+        let mut state = lock(&self.state);
+        state.end.get_or_insert(reason);
+        let is_blocked = state.writing_since.is_some_and(|since| since.elapsed() >= BLOCKED_MIN);
+        let closed = match reason {
+            EndReason::Killed if is_dump(&state.facts) => Shutdown::Both,
+            EndReason::Killed | EndReason::Displaced if is_blocked => Shutdown::Both,
+            _ => Shutdown::Read,
+        };
+        drop(state);
+        // Fails if the client has closed the connection.
+        let _ = self.socket.shutdown(closed);
+    }
+}
+
+/// Returns whether the client reads logs.
+fn is_dump(client: &ClientFacts) -> bool {
+    client.command.starts_with("Binlog Dump")
+}
+
+/// Returns whether the client has closed its end of the connection.
+fn has_closed(socket: &TcpStream) -> bool {
+    let mut descriptors = [PollFd::new(socket.as_fd(), PollFlags::from_bits_retain(POLLRDHUP))];
+    // If a signal interrupts the call, the next check finds the end.
+    poll(&mut descriptors, PollTimeout::ZERO).is_ok_and(|count| count > 0)
 }
 
 impl ClientState {
@@ -222,7 +262,7 @@ impl ClientState {
             committed_us: None,
             progress: None,
         };
-        Self { facts, since: Instant::now(), end: None }
+        Self { facts, since: Instant::now(), writing_since: None, end: None }
     }
 }
 
@@ -271,11 +311,12 @@ impl Drop for ClientRegistration<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read as _;
+    use std::io::{Read as _, Write as _};
     use std::net::{TcpListener, TcpStream};
     use std::sync::Arc;
+    use std::time::Instant;
 
-    use super::{ClientRegistry, LOGGING_IN_MAX};
+    use super::{BLOCKED_MIN, ClientActivity, ClientRegistry, EndReason, LOGGING_IN_MAX, lock};
 
     /// Returns both ends of a connection.
     fn connection(listener: &TcpListener) -> (TcpStream, Arc<TcpStream>) {
@@ -305,6 +346,43 @@ mod tests {
         assert!(!first.finish_login() && last.finish_login());
         drop((first, registered));
         assert_eq!(registry.len(), 2);
+    }
+
+    /// A client that may still get an error is only stopped from sending commands.
+    #[test]
+    fn connections_of_clients_that_read_nothing_are_closed() {
+        let check = |reason, command, is_blocked, can_send| {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let registry = ClientRegistry::default();
+            let (_client, socket) = connection(&listener);
+            let registration = registry.register(Arc::clone(&socket), "host".to_owned(), 9).unwrap();
+            registration.client.set_activity(ClientActivity { command, state: "" });
+            registration.client.begin_write();
+            if is_blocked {
+                lock(&registration.client.state).writing_since = Instant::now().checked_sub(BLOCKED_MIN);
+            }
+            registration.client.end(reason);
+            assert_eq!((&*socket).write(b"x").is_ok(), can_send, "{reason:?} {command} {is_blocked}");
+            assert!(registration.client.is_ending());
+        };
+        check(EndReason::Killed, "Binlog Dump", false, false);
+        check(EndReason::Killed, "Query", false, true);
+        check(EndReason::Killed, "Query", true, false);
+        check(EndReason::Displaced, "Binlog Dump GTID", false, true);
+        check(EndReason::Displaced, "Binlog Dump GTID", true, false);
+        check(EndReason::Shutdown, "Binlog Dump", true, true);
+    }
+
+    #[test]
+    fn closed_connections_are_noticed() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let registry = ClientRegistry::default();
+        let (mut client, socket) = connection(&listener);
+        let registration = registry.register(socket, "host".to_owned(), 9).unwrap();
+        client.write_all(b"unread").unwrap();
+        assert!(!registration.client.is_ending());
+        drop(client);
+        assert!(registration.client.is_ending());
     }
 
     #[test]

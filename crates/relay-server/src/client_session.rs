@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use relay::{
-    AccountRight, BinlogEvents, ClientAttributes, DumpRequest, LogForm, SqlAnswer, SqlColumn, SqlColumnKind,
-    SqlResponder, SqlRows, SqlSession, SqlValue, sql_mode,
+    AccountRight, BinlogEvents, ClientAttributes, DumpRequest, FormChoice, LogForm, SqlAnswer, SqlColumn,
+    SqlColumnKind, SqlResponder, SqlRows, SqlSession, SqlValue, StatementInterrupt, sql_mode,
 };
 use wire::{
     Capabilities, ClientCommand, ColumnDefinition, EofPacket, OkPacket, ParameterValue, ResponseWriter,
@@ -88,7 +89,7 @@ pub(crate) fn serve_client(
     registration.client.change(|client| {
         client.attributes = attributes;
     });
-    let sql = new_session(registration.connection_id, &client, form);
+    let sql = new_session(registration, &client, form);
     let statements = BTreeMap::new();
     let responder = &served.responder;
     let mut session =
@@ -105,7 +106,12 @@ pub(crate) fn serve_client(
     outcome
 }
 
+/// Returns the form of a client's logs. An account that may not read logs only lists them: as-is needs no rendering.
 fn choose_form(attributes: &[(String, String)], client: &ClientLogin, shared: &RelayShared) -> LogForm {
+    let account = &client.account;
+    if account.form == FormChoice::Auto && !account.role.may(AccountRight::ReadLogs) {
+        return LogForm::AsIs;
+    }
     let value =
         |name: &str| attributes.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
     let attributes = ClientAttributes {
@@ -113,13 +119,15 @@ fn choose_form(attributes: &[(String, String)], client: &ClientLogin, shared: &R
         program_name: value("program_name"),
         client_role: value("_client_role"),
     };
-    shared.form_for(client.account.form, &attributes)
+    shared.form_for(account.form, &attributes)
 }
 
-fn new_session(connection_id: u32, client: &ClientLogin, form: LogForm) -> SqlSession {
+fn new_session(registration: &ClientRegistration<'_>, client: &ClientLogin, form: LogForm) -> SqlSession {
     let (user, host) = (&client.account.user, &client.account.host);
-    let mut session = SqlSession::new(connection_id, format!("{user}@{host}"), client.account.role, form);
+    let (id, connected) = (registration.connection_id, Arc::clone(&registration.client));
+    let mut session = SqlSession::new(id, format!("{user}@{host}"), client.account.role, form);
     session.login = format!("{user}@{}", client.host);
+    session.interrupt = StatementInterrupt::new(move || connected.is_ending());
     session
 }
 
@@ -127,7 +135,7 @@ impl ServedSession<'_> {
     fn serve(&mut self) -> io::Result<()> {
         loop {
             self.registration.client.set_activity(ClientActivity::SLEEP);
-            self.link.flush()?;
+            self.flush()?;
             self.link.packets.begin_command();
             loop {
                 match self.link.packets.is_ready() {
@@ -169,6 +177,14 @@ impl ServedSession<'_> {
 
     fn refuse(&mut self, error: &ServerError) {
         self.respond(|response| response.error(error));
+    }
+
+    /// Sends all bytes that are ready. If the client reads nothing, another thread can end the connection meanwhile.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        self.registration.client.begin_write();
+        let sent = self.link.flush();
+        self.registration.client.end_write();
+        sent
     }
 
     /// Refuses a packet that is too large. A client reads the error after it has written the whole packet. The client
@@ -301,7 +317,7 @@ impl ServedSession<'_> {
             if self.link.packets.output().len() < OUTPUT_SIZE {
                 return ControlFlow::Continue(());
             }
-            sent = self.link.flush();
+            sent = self.flush();
             match sent.is_err() || self.registration.client.end_reason().is_some() {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
@@ -311,7 +327,7 @@ impl ServedSession<'_> {
         let writer = result.resume(&mut self.link.packets);
         match read {
             Ok(()) if self.registration.client.end_reason().is_some() => {
-                writer.fail(&ServerError::new(1317, "70100", "Query execution was interrupted"));
+                writer.fail(&ServerError::query_interrupted());
             }
             Ok(()) => writer.end(ServerStatus::AUTOCOMMIT),
             Err(error) => writer.fail(&error),

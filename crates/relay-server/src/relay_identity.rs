@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use binlog::gtid::Uuid;
 use logs::{FileAccess, ServerIdentity, open_regular, replace_file};
 
 use crate::error::RelayServerError;
@@ -26,9 +27,24 @@ pub(crate) fn load_or_create_identity(directory: &Path) -> Result<ServerIdentity
     Ok(identity)
 }
 
+/// Returns the `server_uuid` of the server whose data directory this is; `None` for another directory.
+pub(crate) fn server_uuid_of(directory: &Path) -> Option<Uuid> {
+    let text = open_regular(&directory.join("auto.cnf")).and_then(std::io::read_to_string).ok()?;
+    ServerIdentity::value(&text, "server-uuid")?.parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::load_or_create_identity;
+    use super::{load_or_create_identity, server_uuid_of};
+
+    #[test]
+    fn the_uuid_of_a_server_is_in_its_data_directory() {
+        let directory = tempfile::tempdir().unwrap();
+        let uuid = "5ea5ca5e-0001-4000-8000-000000000001";
+        assert_eq!(server_uuid_of(directory.path()), None);
+        std::fs::write(directory.path().join("auto.cnf"), format!("[auto]\nserver-uuid={uuid}\n")).unwrap();
+        assert_eq!(server_uuid_of(directory.path()), uuid.parse().ok());
+    }
 
     #[test]
     fn the_identity_is_kept() {

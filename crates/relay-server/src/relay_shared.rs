@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use binlog::gtid::GtidSet;
+use binlog::gtid::{GtidSet, Uuid};
 use logs::ServerIdentity;
 use relay::{
     ClientAttributes, ClientFacts, ClientLag, CompressionCounters, FormChoice, FormFacts, FormSource,
     LogForm, LogSize, MariadbState, NewestLogEnd, RelayAccounts, RelayError, RelayFacts, RelayedServer,
     SemiSyncWait, SentTransactions, ServedCompression, ServedLog, SqlResponder, SqlRows, StageTotals,
-    StateReader, UpstreamControl,
+    StateReader, StatementInterrupt, UpstreamControl,
 };
 use rustls::ServerConfig;
 use wire::{PasswordDigest, PasswordKey, ServerError};
@@ -24,8 +24,9 @@ use crate::form_registry::FormRegistry;
 use crate::lock;
 use crate::login_throttle::LoginThrottle;
 use crate::relay_counters::RelayCounters;
+use crate::relay_identity::server_uuid_of;
 use crate::relay_server::{RelayNotice, RelayServerOptions};
-use crate::store_extent::{StoreExtent, is_encrypted, log_sizes};
+use crate::store_extent::{StoreExtent, is_encrypted, log_sizes, stored_end};
 use crate::store_growth::StoreGrowth;
 use crate::store_gtid_state::StoreGtidState;
 
@@ -142,6 +143,21 @@ impl RelayShared {
         Ok(lock(&self.mariadb).read(&as_is)?.clone())
     }
 
+    /// Returns the GTIDs of all transactions that are stored at this moment.
+    pub(crate) fn present_gtids(&self) -> Result<GtidSet, RelayError> {
+        // The store may have grown since the last call.
+        self.forms.source(LogForm::AsIs).record_growth();
+        self.gtids()
+    }
+
+    /// Returns the `server_uuid` of the server that writes the logs; `None` if it is unknown.
+    pub(crate) fn source_uuid(&self) -> Option<Uuid> {
+        match &self.options.upstream_control {
+            Some(upstream) => upstream.status().server_uuid?.parse().ok(),
+            None => server_uuid_of(self.newest_log()?.parent()?),
+        }
+    }
+
     /// Makes events added to the store visible to the clients.
     pub(crate) fn record_growth(&self) {
         self.forms.record_growth();
@@ -170,12 +186,16 @@ impl RelayFacts for RelayShared {
         }
     }
 
-    fn logs(&self, form: LogForm) -> Result<Vec<ServedLog>, RelayError> {
+    fn logs(&self, form: LogForm, interrupt: &StatementInterrupt) -> Result<Vec<ServedLog>, RelayError> {
         let (store, source) = (self.forms.store(), self.forms.source(form));
+        let size = |name: &Arc<str>| match form {
+            LogForm::AsIs => stored_end(&self.forms, name),
+            _ => source.form_size(name, interrupt),
+        };
         let served = |name: Arc<str>| {
             let path = store.path(&name)?;
             Ok(ServedLog {
-                size: source.form_size(&name)?,
+                size: size(&name)?,
                 stored_size: std::fs::metadata(&path).map_or(0, |metadata| metadata.len()),
                 is_encrypted: is_encrypted(&path),
                 name: name.to_string(),
@@ -189,10 +209,10 @@ impl RelayFacts for RelayShared {
         Ok(lock(&self.gtids).read(&as_is)?.gtids().clone())
     }
 
-    fn end(&self, form: LogForm) -> Result<NewestLogEnd, RelayError> {
+    fn end(&self, form: LogForm, interrupt: &StatementInterrupt) -> Result<NewestLogEnd, RelayError> {
         let gtids = self.gtids()?;
         let Some(newest) = self.forms.store().log_names()?.pop() else { return Ok(NewestLogEnd::default()) };
-        let position = self.forms.source(form).form_size(&newest)?;
+        let position = self.forms.source(form).form_size(&newest, interrupt)?;
         Ok(NewestLogEnd { log: newest.to_string(), position, gtids })
     }
 

@@ -4,7 +4,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use binlog::encryption::ENCRYPTED_HEADER_SIZE;
-use relay::{ClientFacts, ClientLag, ClientProgress, FormPosition, LogForm, LogSize, RelayError};
+use relay::{
+    ClientFacts, ClientLag, ClientProgress, FormPosition, LogForm, LogSize, RelayError, StatementInterrupt,
+};
 
 use crate::form_registry::FormRegistry;
 
@@ -43,7 +45,7 @@ impl<'f> StoreExtent<'f> {
             let gtids = head.as_ref().and_then(|head| head.previous_gtids.as_ref());
             let transactions_before = gtids.map(binlog::gtid::GtidSet::count);
             let end = match index == newest {
-                true => as_is.form_size(&name)?,
+                true => as_is.form_size(&name, &StatementInterrupt::default())?,
                 false => stored_end(forms, &name)?,
             };
             logs.push(LogExtent { name, end, transactions_before });
@@ -83,8 +85,8 @@ impl<'f> StoreExtent<'f> {
     }
 }
 
-/// Returns the end of a closed log, without reading it.
-fn stored_end(forms: &FormRegistry, name: &Arc<str>) -> Result<u64, RelayError> {
+/// Returns the end of a log, without reading it. While a log grows, it may end within an event.
+pub(crate) fn stored_end(forms: &FormRegistry, name: &Arc<str>) -> Result<u64, RelayError> {
     let path = forms.store().path(name)?;
     let size = std::fs::metadata(&path).map_or(0, |metadata| metadata.len());
     // Positions do not include the header of an encrypted log.

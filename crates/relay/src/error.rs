@@ -79,6 +79,9 @@ pub enum RelayError {
         /// Name of the log.
         name: String,
     },
+    /// The statement that reads the log was interrupted.
+    #[error("the statement was interrupted")]
+    Interrupted,
     /// The directory of indexes cannot be used.
     #[error("could not {verb} {path}: {cause}")]
     Index {

@@ -13,6 +13,7 @@ use sql::event_info::put_info;
 use crate::error::RelayError;
 use crate::form_chunk::{EventSlice, FormChunk};
 use crate::form_source::{FormRead, FormSource, FormStart};
+use crate::statement_interrupt::StatementInterrupt;
 
 /// Event of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,16 +41,20 @@ pub(crate) type EventVisitor<'v> = dyn FnMut(ListedRelayEvent) -> ControlFlow<()
 ///
 /// # Errors
 ///
-/// If the log cannot be read or decoded.
+/// If the log cannot be read or decoded; [`RelayError::Interrupted`] after a request of `interrupt`.
 pub(crate) fn list_events(
     source: &FormSource,
     log: &Arc<str>,
     start: FormStart,
+    interrupt: &StatementInterrupt,
     visit: &mut EventVisitor<'_>,
 ) -> Result<(), RelayError> {
     let mut listing = EventListing { log, visit, pieces: Vec::new(), payload: None };
     let mut position = start.position;
     while let FormRead::Chunk(chunk) = source.read(log, position)? {
+        if interrupt.is_requested() {
+            return Err(RelayError::Interrupted);
+        }
         let changed = || RelayError::Changed { name: log.to_string() };
         let first = chunk.slice_at(position).ok_or_else(changed)?;
         for slice in &chunk.slices()[first..] {

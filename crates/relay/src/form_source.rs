@@ -16,6 +16,7 @@ use crate::form_renderer::{FilePosition, FormRenderer, RenderOutcome};
 use crate::log_form::LogForm;
 use crate::relay_store::{LogFileId, RelayStore, lock};
 use crate::served_checksum::ServedChecksum;
+use crate::statement_interrupt::StatementInterrupt;
 
 /// One form of a store, shared by all clients that read it.
 ///
@@ -282,10 +283,13 @@ impl FormSource {
     ///
     /// # Errors
     ///
-    /// As [`FormSource::read`], except faults of the log.
-    pub fn form_size(&self, log: &Arc<str>) -> Result<u64, RelayError> {
+    /// As [`FormSource::read`], except faults of the log; [`RelayError::Interrupted`] after a request of `interrupt`.
+    pub fn form_size(&self, log: &Arc<str>, interrupt: &StatementInterrupt) -> Result<u64, RelayError> {
         let mut position = self.index_entry(log, |_| true)?.at.rendered;
         loop {
+            if interrupt.is_requested() {
+                return Err(RelayError::Interrupted);
+            }
             match self.read(log, position) {
                 Ok(FormRead::Chunk(chunk)) => position = chunk.end(),
                 Err(error) if !error.is_fault_of_log() => return Err(error),

@@ -61,6 +61,7 @@ mod served_compression;
 mod sql_answer;
 mod sql_responder;
 mod state_reader;
+mod statement_interrupt;
 mod upstream_control;
 
 pub use crate::account_file::{AccountFile, AccountFileError};
@@ -102,6 +103,7 @@ pub use crate::sql_answer::{
 };
 pub use crate::sql_responder::{BinlogEvents, SqlResponder, sql_mode};
 pub use crate::state_reader::{StateReader, StoredState};
+pub use crate::statement_interrupt::StatementInterrupt;
 pub use crate::upstream_control::{
     SourceChange, SourceOption, UpstreamControl, UpstreamError, UpstreamStatus, UpstreamTls,
     oldest_log_in_use,

@@ -12,6 +12,7 @@ use crate::form_source::{FormSource, FormTimings, RenderCost};
 use crate::log_form::{FormChoice, LogForm};
 use crate::served_compression::ServedCompression;
 use crate::sql_answer::SqlRows;
+use crate::statement_interrupt::StatementInterrupt;
 use crate::upstream_control::UpstreamControl;
 
 /// Source of facts about a running relay. The listener implements it; tests use fixed facts.
@@ -19,12 +20,13 @@ pub trait RelayFacts: Send + Sync {
     /// Returns the server that the relay presents to its clients.
     fn server(&self) -> RelayedServer;
 
-    /// Returns the logs, oldest first, with their sizes in a form.
+    /// Returns the logs, oldest first, with their sizes in a form. For as-is, these are the sizes of the files; for
+    /// other forms, renders all logs, which can take minutes.
     ///
     /// # Errors
     ///
-    /// If a log cannot be read.
-    fn logs(&self, form: LogForm) -> Result<Vec<ServedLog>, RelayError>;
+    /// If a log cannot be read, or `interrupt` ends the statement.
+    fn logs(&self, form: LogForm, interrupt: &StatementInterrupt) -> Result<Vec<ServedLog>, RelayError>;
 
     /// Returns the GTIDs of all stored transactions. Unlike [`end`](Self::end), renders no log.
     ///
@@ -37,8 +39,8 @@ pub trait RelayFacts: Send + Sync {
     ///
     /// # Errors
     ///
-    /// If a log cannot be read.
-    fn end(&self, form: LogForm) -> Result<NewestLogEnd, RelayError>;
+    /// If a log cannot be read, or `interrupt` ends the statement.
+    fn end(&self, form: LogForm, interrupt: &StatementInterrupt) -> Result<NewestLogEnd, RelayError>;
 
     /// Returns the source of a form, to list events; `None` if there are no logs to read.
     fn source(&self, _: LogForm) -> Option<Arc<FormSource>> {

@@ -7,6 +7,7 @@ use wire::ServerError;
 use crate::log_form::LogForm;
 use crate::relay_account::AccountRole;
 use crate::sql_responder::BinlogEvents;
+use crate::statement_interrupt::StatementInterrupt;
 
 /// Answer to a statement.
 #[derive(Clone, Debug)]
@@ -90,6 +91,8 @@ pub struct SqlSession {
     pub warnings: Vec<SqlWarning>,
     /// Changes of the relay by the last statement, for the relay's log: as statements without passwords.
     pub changes: Vec<String>,
+    /// Request to end the running statement.
+    pub interrupt: StatementInterrupt,
 }
 
 impl SqlSession {
@@ -152,6 +155,7 @@ impl SqlSession {
             is_in_transaction: false,
             warnings: Vec::new(),
             changes: Vec::new(),
+            interrupt: StatementInterrupt::default(),
         }
     }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use binlog::ZstdLevel;
 use wire::ServerError;
 
 use crate::relay_facts::{CompressionCounters, RelayFacts};
@@ -39,6 +40,13 @@ pub trait UpstreamControl: Send + Sync {
     ///
     /// If a log cannot be removed, or the receiver is busy.
     fn purge_before(&self, log: &str) -> Result<usize, ServerError>;
+
+    /// Returns the level at which stored logs are compressed when they are closed; `None` if they stay as they are.
+    fn compression(&self) -> Option<ZstdLevel>;
+
+    /// Sets the level for logs that are closed from now on. Returns false, and changes nothing, if the stored logs
+    /// cannot be compressed: because of an archive, or without GTIDs.
+    fn set_compression(&self, level: Option<ZstdLevel>) -> bool;
 
     /// Makes the source start a new log.
     ///

@@ -15,7 +15,7 @@ use relay::{
 };
 use wire::{DumpFlags, PositionGaps, SourceEvent, StreamReader};
 
-use common::{FORMS, LOG, Reference, TestStore, next_log, repeat_log, sample, samples, split};
+use common::{FORMS, LOG, Reference, TestStore, form_size, next_log, repeat_log, sample, samples, split};
 
 const SERVED: [ServedChecksum; 3] = [ServedChecksum::Stored, ServedChecksum::None, ServedChecksum::Crc32];
 
@@ -139,7 +139,7 @@ fn every_form_of_every_sample_reaches_a_client() {
 /// The part of a log in a form that can be sent while the log may still grow.
 fn whole_part(form: LogForm, log: &[u8]) -> Vec<u8> {
     let store = TestStore::new(&[log]);
-    let size = store.source(form).form_size(&LOG.into()).unwrap() as usize;
+    let size = form_size(&store.source(form), LOG) as usize;
     let mut bytes = Reference::new(form, log).bytes;
     bytes.truncate(size);
     bytes
@@ -596,7 +596,7 @@ fn events_in_front_of_damage_are_sent() {
                         "bogus data in log event; the first event '{LOG}' at 4, the last event read from '{LOG}' at {end}, "
                     );
                     assert!(error.starts_with(&expected), "{context}: {error}");
-                    assert_eq!(source.form_size(&LOG.into()).unwrap(), end, "{context}");
+                    assert_eq!(form_size(&source, LOG), end, "{context}");
                 }
             }
         }

@@ -6,14 +6,15 @@ mod common;
 
 use std::io::Write as _;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use binlog::events::RowsQuery;
 use binlog::{Event, EventChecksum, EventType, Framer, MAGIC, NextPosition, RawEvent};
-use relay::{FormRead, FormReader, LogForm, ReaderStep, RelayError, ServedChecksum};
+use relay::{FormRead, FormReader, LogForm, ReaderStep, RelayError, ServedChecksum, StatementInterrupt};
 
 use common::{
-    FORMS, LOG, Reference, TestNumbers, TestStore, next_log, push_event, read_on, repeat_log, sample,
-    samples, split,
+    FORMS, LOG, Reference, TestNumbers, TestStore, form_size, next_log, push_event, read_on, repeat_log,
+    sample, samples, split,
 };
 
 #[test]
@@ -114,7 +115,7 @@ fn reading_from_any_transaction_gives_the_rest() {
                     let back = source.to_original(&LOG.into(), moved.after).unwrap();
                     assert_eq!(back, there, "{name} {form}");
                 }
-                assert_eq!(source.form_size(&LOG.into()).unwrap(), reference.bytes.len() as u64);
+                assert_eq!(form_size(&source, LOG), reference.bytes.len() as u64);
                 source.save_indexes().unwrap();
                 let saved = source.indexed_size(&LOG.into()).unwrap();
                 assert_eq!((saved.bytes, saved.is_whole), (reference.bytes.len() as u64, true));
@@ -162,7 +163,7 @@ fn different_logs_of_the_same_name_have_different_indexes() {
     let log = repeat_log(&sample("types.binlog"), 300 << 10);
     let store = TestStore::new(&[&log, &next_log()]);
     let source = store.source(LogForm::Plain);
-    source.form_size(&LOG.into()).unwrap();
+    form_size(&source, LOG);
     source.save_indexes().unwrap();
     let other = repeat_log(&sample("types-compressed.binlog"), 300 << 10);
     let (_, sample_events) = split(&log);
@@ -172,7 +173,7 @@ fn different_logs_of_the_same_name_have_different_indexes() {
         let source = store.source(LogForm::Plain);
         assert_eq!(source.indexed_size(&LOG.into()).unwrap().bytes, 4);
         let size = Reference::new(LogForm::Plain, other).bytes.len() as u64;
-        assert_eq!(source.form_size(&LOG.into()).unwrap(), size);
+        assert_eq!(form_size(&source, LOG), size);
     }
 }
 
@@ -183,11 +184,27 @@ fn indexes_are_saved_after_a_failure() {
     // A file in place of the directory makes saving fail.
     let directory = store.cache.path().join("plain");
     std::fs::write(&directory, "").unwrap();
-    source.form_size(&LOG.into()).unwrap();
+    form_size(&source, LOG);
     source.save_indexes().unwrap_err();
     std::fs::remove_file(&directory).unwrap();
     source.save_indexes().unwrap();
     assert!(directory.join(format!("{LOG}.positions")).exists());
+}
+
+/// After a request to end the statement, no further chunk is rendered. The next call continues there.
+#[test]
+fn sizes_of_long_logs_are_interrupted() {
+    let log = repeat_log(&sample("types.binlog"), 2 << 20);
+    let store = TestStore::new(&[&log, &next_log()]);
+    let source = store.source(LogForm::Plain);
+    let checks = AtomicU64::new(0);
+    let interrupt = StatementInterrupt::new(move || checks.fetch_add(1, Ordering::Relaxed) == 3);
+    let error = source.form_size(&LOG.into(), &interrupt).unwrap_err();
+    assert!(matches!(error, RelayError::Interrupted), "{error}");
+    let rendered = source.cost().bytes;
+    let whole = Reference::new(LogForm::Plain, &log).bytes.len() as u64;
+    assert!((1..whole / 2).contains(&rendered), "{rendered} of {whole} bytes");
+    assert_eq!(source.form_size(&LOG.into(), &interrupt).unwrap(), whole);
 }
 
 /// A relay that starts does not open the logs whose indexes it has.
@@ -198,7 +215,7 @@ fn indexes_of_purged_logs_are_removed_after_a_restart() {
     let source = store.source(LogForm::Plain);
     let index = |log: &str| store.cache.path().join("plain").join(format!("{log}.positions"));
     for log in [LOG, "binlog.000002"] {
-        source.form_size(&log.into()).unwrap();
+        form_size(&source, log);
     }
     source.save_indexes().unwrap();
     assert!(index(LOG).exists() && index("binlog.000002").exists());

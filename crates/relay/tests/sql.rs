@@ -7,13 +7,14 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use binlog::ZstdLevel;
 use binlog::gtid::GtidSet;
 use common::{TestStore, sample};
 use relay::{
     AccountRole, BinlogEvents, ClientFacts, ClientLag, CompressionCounters, CountedTransaction, FormSource,
     LogForm, NewestLogEnd, RelayError, RelayFacts, RelayedServer, SemiSyncWait, ServedCompression, ServedLog,
     SourceChange, SqlAnswer, SqlColumnKind, SqlResponder, SqlRows, SqlSession, SqlValue, StageTotals,
-    UpstreamControl, UpstreamError, UpstreamStatus,
+    StatementInterrupt, UpstreamControl, UpstreamError, UpstreamStatus,
 };
 use wire::ServerError;
 
@@ -41,6 +42,9 @@ struct FixedFacts {
 struct FixedUpstream {
     is_stopped: AtomicBool,
     is_lost: bool,
+    /// True if the stored logs cannot be compressed.
+    is_archived: bool,
+    compression: Mutex<Option<ZstdLevel>>,
     calls: Mutex<Vec<String>>,
 }
 
@@ -94,6 +98,18 @@ impl UpstreamControl for FixedUpstream {
         Ok(1)
     }
 
+    fn compression(&self) -> Option<ZstdLevel> {
+        *self.compression.lock().unwrap()
+    }
+
+    fn set_compression(&self, level: Option<ZstdLevel>) -> bool {
+        if level.is_some() && self.is_archived {
+            return false;
+        }
+        *self.compression.lock().unwrap() = level;
+        true
+    }
+
     fn flush_logs(&self) -> Result<(), ServerError> {
         self.calls.lock().unwrap().push("flush".to_owned());
         Ok(())
@@ -116,7 +132,10 @@ impl RelayFacts for FixedFacts {
         }
     }
 
-    fn logs(&self, form: LogForm) -> Result<Vec<ServedLog>, RelayError> {
+    fn logs(&self, form: LogForm, interrupt: &StatementInterrupt) -> Result<Vec<ServedLog>, RelayError> {
+        if interrupt.is_requested() {
+            return Err(RelayError::Interrupted);
+        }
         let size = if form == LogForm::Plain { 2000 } else { 1000 };
         let log = |name: &str, is_encrypted| ServedLog {
             name: name.to_owned(),
@@ -131,7 +150,10 @@ impl RelayFacts for FixedFacts {
         Ok(format!("{UUID}:1-9").parse().unwrap())
     }
 
-    fn end(&self, _: LogForm) -> Result<NewestLogEnd, RelayError> {
+    fn end(&self, _: LogForm, interrupt: &StatementInterrupt) -> Result<NewestLogEnd, RelayError> {
+        if interrupt.is_requested() {
+            return Err(RelayError::Interrupted);
+        }
         self.ends.fetch_add(1, Ordering::Relaxed);
         Ok(NewestLogEnd { log: "binlog.000002".to_owned(), position: 1000, gtids: self.gtids()? })
     }
@@ -1166,6 +1188,36 @@ fn compression_is_set_for_all_clients() {
     assert!(monitor.ask("SET GLOBAL binlog_transaction_compression = ON").starts_with("1227 42000:"));
 }
 
+/// A relay that receives also compresses stored logs. `--compress` decides until the first change.
+#[test]
+fn compression_is_set_for_stored_logs() {
+    let level = |number| ZstdLevel::new(number);
+    let check = |before, archived, sql: &str, expected: Option<ZstdLevel>, note: &str| {
+        let upstream = FixedUpstream {
+            is_archived: archived,
+            compression: Mutex::new(before),
+            ..FixedUpstream::default()
+        };
+        let facts = FixedFacts { upstream: Some(upstream), ..FixedFacts::default() };
+        let mut client = FixedRelay::with_facts(facts, AccountRole::Admin);
+        client.check(sql, "OK");
+        let warnings = client.ask("SHOW WARNINGS");
+        assert_eq!(warnings.contains("Note|1105|"), !note.is_empty(), "{sql}: {warnings}");
+        assert!(warnings.contains(note), "{sql}: {warnings}");
+        assert_eq!(client.facts.upstream.as_ref().unwrap().compression(), expected, "{sql}");
+    };
+    let (on, off) =
+        ("SET GLOBAL binlog_transaction_compression = ON", "SET GLOBAL binlog_transaction_compression = OFF");
+    let level_9 = "GLOBAL binlog_transaction_compression_level_zstd = 9";
+    check(None, false, on, level(3), "closed from now on");
+    check(None, false, &format!("{on}, {level_9}"), level(9), "closed from now on");
+    check(None, false, &format!("SET {level_9}"), None, "");
+    check(level(19), false, &format!("SET {level_9}"), level(9), "");
+    check(level(19), false, off, None, "");
+    check(None, true, on, None, "leaves the stored logs as they are");
+    check(None, true, off, None, "");
+}
+
 #[test]
 fn events_are_listed_in_parts() {
     let mut client = receiving(AccountRole::Replica);
@@ -1180,6 +1232,23 @@ fn events_are_listed_in_parts() {
         "SHOW BINLOG EVENTS IN 'binlog.000009'",
         "1220 HY000: Error when executing command SHOW BINLOG EVENTS: Could not find target log",
     );
+}
+
+/// Statements that may render logs end after `KILL` or a lost connection.
+#[test]
+fn listings_are_interrupted() {
+    let mut client = receiving(AccountRole::Admin);
+    client.session.interrupt = StatementInterrupt::new(|| true);
+    for sql in [
+        "SHOW BINARY LOGS",
+        "SHOW BINARY LOG STATUS",
+        "SHOW BINLOG EVENTS IN 'binlog.000002'",
+        "SELECT * FROM bintide.logs",
+        "SELECT * FROM performance_schema.log_status",
+    ] {
+        client.check(sql, "1317 70100: Query execution was interrupted");
+    }
+    client.check("SELECT 1", "1\n1");
 }
 
 #[test]

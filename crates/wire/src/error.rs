@@ -254,6 +254,11 @@ impl ServerError {
         Self::new(1835, "HY000", "Malformed communication packet.")
     }
 
+    /// `ER_QUERY_INTERRUPTED`: `KILL` ended the statement.
+    pub fn query_interrupted() -> Self {
+        Self::new(1317, "70100", "Query execution was interrupted")
+    }
+
     /// Returns the error that servers send for invalid bytes of a client.
     pub fn from_wire(error: &WireError) -> Self {
         match error {

@@ -44,6 +44,8 @@ mod relay_dump;
 mod relay_group;
 mod relay_hostile;
 mod relay_semi_sync;
+mod relay_sessions;
+mod relay_soak;
 mod relay_sql;
 mod remote;
 mod replay;

@@ -18,6 +18,7 @@ use e2e::logs::Logs;
 use e2e::matrix::{changes_shown, check_each, log_printer, shown_by};
 use e2e::program::bintide;
 use e2e::received::same_logs;
+use e2e::relayed::RelayProcess;
 use e2e::replays::source;
 use e2e::warming::{Warming, has_no_errors};
 use mysql_target::ApplyAs;
@@ -276,6 +277,34 @@ fn received_logs_equal_the_servers() -> Result<()> {
             Ok(same_logs(&server.server, directory.path()).is_ok())
         })?;
         same_logs(&server.server, directory.path())
+    })
+}
+
+/// The program of each version reads the logs of its own server: an older program refuses a newer server.
+#[test]
+fn mysqlbinlog_prints_the_same_from_a_relay_as_from_the_server() -> Result<()> {
+    check_each(&TestPackage::from_env()?, |server| {
+        let home = server.server.home();
+        let program = if server.is_mariadb() { "mariadb-binlog" } else { "mysqlbinlog" };
+        if !home.has(program) {
+            return Ok(());
+        }
+        let relay = RelayProcess::of(&server.server)?;
+        let (logs, mut size) = (server.server.binlogs()?, 0);
+        for log in &logs[..logs.len() - 1] {
+            let name = log.file_name().and_then(|name| name.to_str()).context("a log without a name")?;
+            let read = |port: u16| -> Result<Vec<u8>> {
+                let mut command = home.command(program)?;
+                command.args(["--no-defaults", "-R", "-v", "--host=127.0.0.1", "--user=root", name]);
+                command.args(server.is_mariadb().then_some("--skip-ssl")).arg(format!("--port={port}"));
+                printed(command.output()?)
+            };
+            let (found, expected) = (read(relay.port)?, read(server.server.port())?);
+            ensure!(found == expected, "{name} differs");
+            size += found.len();
+        }
+        ensure!(size > 100_000, "{program} has printed {size} bytes");
+        Ok(())
     })
 }
 

@@ -1,8 +1,8 @@
 //! `bintide relay` between real servers: a source, and replicas that cannot read the source's logs themselves.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::thread;
@@ -34,6 +34,8 @@ fn stopped_replicas_resume_at_the_relay() -> Result<()> {
     follow(&replica, source.port(), ReplicaStartPoint::Gtids)?;
     source.sql(&work(0, "on"))?;
     wait_until("the replica's error", || Ok(error_of(&replica)?.is_some()))?;
+    let error = error_of(&replica)?.context("the replica has not stopped")?;
+    ensure!(error.contains("13121"), "{error}");
     replica.sql("stop slave; reset slave all")?;
     let relay = RelayProcess::of(&source)?;
     follow(&replica, relay.port, ReplicaStartPoint::Gtids)?;
@@ -321,6 +323,61 @@ fn browsers_show_the_page() -> Result<()> {
         ensure!(page.contains(expected), "{expected} is not in {page}");
     }
     ensure!(!page.contains(">Waiting for the first report.<"), "{page}");
+    check_narrow_page(http)
+}
+
+/// A page with the relay's page in a frame of a phone's width. Its attributes show the width of the content, and its
+/// number of rows.
+const NARROW_PAGE: &str = r#"<!doctype html><html><body>
+<iframe id="frame" src="/" style="width: 400px; height: 800px; border: 0"></iframe>
+<script>
+setInterval(() => {
+  const page = document.getElementById("frame").contentDocument;
+  document.body.dataset.width = page.documentElement.scrollWidth;
+  document.body.dataset.rows = page.querySelectorAll("td").length;
+}, 100);
+</script></body></html>"#;
+
+/// Checks that the page needs no horizontal scrolling on a phone.
+fn check_narrow_page(http: u16) -> Result<()> {
+    let (_, page) = get(http, "/")?;
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let port = listener.local_addr()?.port();
+    thread::spawn(move || {
+        for stream in listener.incoming().map_while(io::Result::ok) {
+            let page = page.clone();
+            thread::spawn(move || serve_in_frame(stream, &page, http));
+        }
+    });
+    let dumped = dump_page(&format!("http://127.0.0.1:{port}/narrow"))?;
+    let value = |name: &str| -> Result<u32> {
+        let (_, rest) = dumped.split_once(&format!("data-{name}=\"")).with_context(|| dumped.clone())?;
+        Ok(rest.split('"').next().unwrap_or_default().parse()?)
+    };
+    ensure!(value("rows")? > 10, "the page shows no data: {dumped}");
+    ensure!(value("width")? <= 400, "the page is {} pixels wide", value("width")?);
+    Ok(())
+}
+
+/// Answers one request: with a page that has the relay's page in a frame, with the relay's page without its headers,
+/// which forbid frames, or with the relay's answer.
+fn serve_in_frame(mut stream: TcpStream, page: &str, http: u16) -> Result<()> {
+    let mut line = String::new();
+    let mut reader = BufReader::new(stream.try_clone()?);
+    reader.read_line(&mut line)?;
+    let path = line.split(' ').nth(1).unwrap_or_default().to_owned();
+    while reader.read_line(&mut line)? > 2 {}
+    let content = match path.as_str() {
+        "/narrow" => NARROW_PAGE,
+        "/" => page,
+        _ => {
+            io::copy(&mut request(http, &path)?, &mut stream)?;
+            return Ok(());
+        }
+    };
+    let head =
+        format!("HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {}\r\n\r\n", content.len());
+    stream.write_all([head.as_str(), content].concat().as_bytes())?;
     Ok(())
 }
 

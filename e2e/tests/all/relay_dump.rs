@@ -5,13 +5,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use binlog::gtid::GtidSet;
-use e2e::relayed::relay_address;
+use e2e::command::wait_until;
+use e2e::relayed::{RelayProcess, relay_address};
 use relay::{
     AheadPolicy, AnnotationPolicy, DumpEndPolicy, DumpError, DumpMode, DumpOptions, DumpRequest, DumpStep,
     DumpStream, FormSource, GtidHoles, GtidsAhead, HeartbeatVersion, LogForm, MariadbRequest, MariadbState,
     RelayStore, RunPolicy, ServedChecksum, SourceGtids, SourceLimits, StateReader, find_start,
 };
-use servers::{LinkOptions, ServerAddress, ServerLink};
+use servers::{LinkOptions, ServerAddress, ServerLink, SqlConnection};
 use testkit::{Launch, TestPackage, TestServer};
 use wire::{BinlogDump, BinlogDumpGtid, ClientCommand, DumpFlags, EofPacket, ErrPacket};
 
@@ -47,10 +48,15 @@ fn from_server_after(
     command: &ClientCommand<'_>,
 ) -> Result<DumpResult> {
     let mut link = link(server)?;
-    link.query("SET @master_binlog_checksum = 'CRC32', @source_binlog_checksum = 'CRC32'")?;
     for statement in statements {
         link.query(statement)?;
     }
+    read_dump(link, command)
+}
+
+/// Sends a command, and reads the dump to its end.
+fn read_dump(mut link: ServerLink, command: &ClientCommand<'_>) -> Result<DumpResult> {
+    link.query("SET @master_binlog_checksum = 'CRC32', @source_binlog_checksum = 'CRC32'")?;
     let capabilities = link.session().capabilities;
     link.send(command)?;
     let mut result = DumpResult::default();
@@ -201,6 +207,51 @@ fn dumps_by_gtid_equal_the_servers() -> Result<()> {
     let second = server.binlogs()?.get(1).map(|log| name_of(log)).context("the server has no logs")?;
     server.sql(&format!("purge binary logs to '{}'", String::from_utf8(second)?))?;
     compare_all()
+}
+
+/// A client by GTID has more transactions of the source than the relay: as on a server, an error. A relay that receives
+/// waits for them, except with clients that read only to the end.
+#[test]
+fn clients_with_more_gtids_than_the_source_are_refused() -> Result<()> {
+    let server = source()?;
+    let uuid = server.sql("select @@server_uuid")?.trim().to_owned();
+    let directory = tempfile::tempdir()?;
+    let from = format!("--from=mysql://root@127.0.0.1:{}/", server.port());
+    let serving = RelayProcess::of(&server)?;
+    let receiving = RelayProcess::start(directory.path(), &[&from])?;
+    let executed = "SELECT @@GLOBAL.gtid_executed";
+    let all = server.sql(executed)?.replace(['\n', ' '], "");
+    wait_until("all transactions", || {
+        let mut connection = SqlConnection::open(&relay_address(receiving.port))?;
+        Ok(connection.value(executed)?.map(|gtids| gtids.replace(['\n', ' '], "")) == Some(all.clone()))
+    })?;
+    let other = "5ea5ca5e-0001-4000-8000-000000000009:1-5";
+    for (set, is_more) in [(format!("{uuid}:1-100"), true), (format!("{all},{other}"), false)] {
+        let gtids: GtidSet = set.parse()?;
+        let mut encoded = Vec::new();
+        gtids.encode(gtids.format(), &mut encoded);
+        let dump = |flags| {
+            let (file, position, gtids) = (&[][..], 4, encoded.as_slice());
+            ClientCommand::BinlogDumpGtid(BinlogDumpGtid { flags, server_id: 9, file, position, gtids })
+        };
+        let expected = from_server(&server, &dump(DumpFlags::NON_BLOCK))?.error;
+        ensure!(expected.is_some() == is_more, "{set}: {expected:?}");
+        for relay in [&serving, &receiving] {
+            let link = ServerLink::open(&relay_address(relay.port), &LinkOptions::default())?;
+            let found = read_dump(link, &dump(DumpFlags::NON_BLOCK))?.error;
+            ensure!(found == expected, "{set}: {found:?}; the server's {expected:?}");
+        }
+        if is_more {
+            let link = ServerLink::open(&relay_address(serving.port), &LinkOptions::default())?;
+            let found = read_dump(link, &dump(DumpFlags::default()))?.error;
+            ensure!(found == expected, "{set}: {found:?}; the server's {expected:?}");
+        }
+        let mut waiting = ServerLink::open(&relay_address(receiving.port), &LinkOptions::default())?;
+        waiting.query("SET @source_binlog_checksum = 'CRC32'")?;
+        waiting.send(&dump(DumpFlags::default()))?;
+        ensure!(waiting.next()?.first() == Some(&0), "{set}: the relay that receives does not wait");
+    }
+    Ok(())
 }
 
 fn compare(found: &DumpResult, expected: &DumpResult) -> Result<()> {

@@ -3,15 +3,16 @@
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use e2e::command::wait_until;
-use e2e::relayed::{RelayProcess, TABLE, relay_address, source, work};
+use e2e::command::{wait_for_within, wait_until};
+use e2e::relayed::{RelayProcess, TABLE, relay_address, replica_packets, source, work};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use servers::{LinkOptions, ServerAddress, ServerLink, SslMode, TlsPolicy};
+use servers::{LinkOptions, ServerAddress, ServerLink, SslMode, TlsPolicy, row_text};
 use testkit::{CutMode, Proxy, TestPackage, TestServer};
-use wire::{BinlogDump, Capabilities, ClientCommand, DumpFlags, ErrPacket};
+use wire::{BinlogDump, ClientCommand, DumpFlags, ErrPacket};
 
 /// Time without data after which a test abandons a damaged conversation.
 const SILENCE_TIMEOUT: Duration = Duration::from_millis(20);
@@ -43,38 +44,6 @@ fn check_serves(relay: &RelayProcess) -> Result<()> {
     Ok(())
 }
 
-fn packet(sequence: u8, payload: &[u8]) -> Vec<u8> {
-    let size = u32::try_from(payload.len()).unwrap_or_default().to_le_bytes();
-    [&size[..3], &[sequence], payload].concat()
-}
-
-/// Returns the packets that a client sends: the login without a password, the queries of a replica, and the dump
-/// command.
-fn conversation() -> Result<Vec<Vec<u8>>> {
-    let capabilities = Capabilities::PROTOCOL_41
-        | Capabilities::SECURE_CONNECTION
-        | Capabilities::PLUGIN_AUTH
-        | Capabilities::CONNECT_ATTRS;
-    let mut login = capabilities.0.to_le_bytes()[..4].to_vec();
-    login.extend_from_slice(&(1_u32 << 24).to_le_bytes());
-    login.push(33);
-    login.extend_from_slice(&[0; 23]);
-    // For a client of this version, the relay does not switch the authentication plugin.
-    login.extend_from_slice(b"repl\0\0caching_sha2_password\0\x16\x0f_client_version\x059.7.4");
-    let dump = BinlogDump { position: 4, flags: DumpFlags::NON_BLOCK, server_id: 9, file: b"binlog.000001" };
-    let commands = [
-        ClientCommand::Query { sql: b"SET @source_binlog_checksum = 'CRC32', @rpl_semi_sync_replica = 1" },
-        ClientCommand::BinlogDump(dump),
-    ];
-    let mut packets = vec![packet(1, &login)];
-    for command in commands {
-        let mut payload = Vec::new();
-        command.encode(&mut payload)?;
-        packets.push(packet(0, &payload));
-    }
-    Ok(packets)
-}
-
 /// Sends bytes after the greeting, and reads to the end, or until no data arrive for this time. Returns the
 /// received bytes.
 fn send(relay: &RelayProcess, bytes: &[u8], silence: Duration) -> Result<Vec<u8>> {
@@ -95,7 +64,7 @@ fn send(relay: &RelayProcess, bytes: &[u8], silence: Duration) -> Result<Vec<u8>
 #[test]
 fn damaged_conversations_do_not_affect_other_clients() -> Result<()> {
     let (_source, relay) = relay()?;
-    let packets = conversation()?;
+    let packets = replica_packets(9)?;
     let whole = packets.concat();
     let answers = send(&relay, &whole, Duration::from_secs(3))?;
     ensure!(answers.len() > 2000, "the undamaged conversation failed: {answers:?}");
@@ -207,22 +176,41 @@ fn connections_without_a_login_do_not_block_others() -> Result<()> {
     Ok(())
 }
 
-/// A client that requests a large log and reads nothing does not delay other clients, and takes little memory.
-#[test]
-fn clients_that_read_nothing_do_not_delay_others() -> Result<()> {
-    let (source, relay) = relay()?;
+/// Writes more data to the source's log than the buffers between the relay and a client that does not read.
+fn write_large_log(source: &TestServer) -> Result<()> {
     source.sql("create table d.big (id int primary key, s longtext)")?;
     for id in 0..8 {
         source.sql(&format!("insert into d.big values ({id}, repeat('{id}', 8000000))"))?;
     }
+    Ok(())
+}
+
+/// Starts the dump of a replica that reads nothing.
+fn silent_replica(relay: &RelayProcess, server_id: u32) -> Result<TcpStream> {
+    let mut stream = TcpStream::connect(("127.0.0.1", relay.port))?;
+    stream.write_all(&replica_packets(server_id)?.concat())?;
+    Ok(stream)
+}
+
+/// Returns the connections that read a log: their ids and states.
+fn dumps(link: &mut ServerLink) -> Result<Vec<(String, String)>> {
+    let rows = link.query("SHOW PROCESSLIST")?;
+    let dumps = rows.iter().filter(|row| row_text(row, 4).starts_with("Binlog Dump"));
+    Ok(dumps.map(|row| (row_text(row, 0), row_text(row, 6))).collect())
+}
+
+/// Clients that request a large log and read nothing do not delay other clients, and take little memory.
+#[test]
+fn clients_that_read_nothing_do_not_delay_others() -> Result<()> {
+    const SILENT: u32 = 20;
+    let (source, relay) = relay()?;
+    write_large_log(&source)?;
     let before = memory(&relay)?;
-    let packets = conversation()?.concat();
-    let mut slow = Vec::new();
-    for _ in 0..20 {
-        let mut stream = TcpStream::connect(("127.0.0.1", relay.port))?;
-        stream.write_all(&packets)?;
-        slow.push(stream);
-    }
+    // The relay would end the first of two dumps with one server_id.
+    let silent = (0..SILENT).map(|number| silent_replica(&relay, 100 + number));
+    let silent = silent.collect::<Result<Vec<_>>>()?;
+    let mut asking = link(&relay)?;
+    wait_until("the dumps", || Ok(dumps(&mut asking)?.len() == silent.len()))?;
     let mut link = link(&relay)?;
     link.query("SET @source_binlog_checksum = 'CRC32'")?;
     let dump = BinlogDump { position: 4, flags: DumpFlags::NON_BLOCK, server_id: 10, file: b"" };
@@ -236,10 +224,40 @@ fn clients_that_read_nothing_do_not_delay_others() -> Result<()> {
         bytes += packet.len();
     }
     ensure!(bytes > 60_000_000, "{bytes} bytes");
+    let blocked = dumps(&mut asking)?;
+    ensure!(blocked.len() == silent.len(), "{blocked:?}");
+    ensure!(blocked.iter().all(|(_, state)| state.starts_with("Sending")), "{blocked:?}");
     let after = memory(&relay)?;
-    println!("{before} KiB before, {after} KiB with {} clients that read nothing", slow.len());
+    println!("{before} KiB before, {after} KiB with {SILENT} clients that read nothing");
     ensure!(after < before + (150 << 10), "{before} KiB before, {after} KiB after");
     Ok(())
+}
+
+/// `KILL`, or another connection of the same replica, ends a dump whose client reads nothing. Without both, the relay
+/// waits for a minute.
+#[test]
+fn dumps_that_nobody_reads_are_ended() -> Result<()> {
+    let (source, relay) = relay()?;
+    write_large_log(&source)?;
+    let _silent = [silent_replica(&relay, 100)?, silent_replica(&relay, 101)?];
+    let mut asking = link(&relay)?;
+    wait_until("the dumps", || Ok(dumps(&mut asking)?.len() == 2))?;
+    // The dumps fill the buffers, and are then blocked for longer than the relay waits.
+    thread::sleep(Duration::from_millis(2500));
+    let all = dumps(&mut asking)?;
+    ensure!(all.len() == 2, "{all:?}");
+    asking.query(&format!("KILL {}", all[0].0))?;
+    wait_for_within(Duration::from_secs(2), || {
+        let rest = dumps(&mut asking)?;
+        ensure!(rest == all[1..], "{rest:?}");
+        Ok(())
+    })?;
+    let _again = silent_replica(&relay, 101)?;
+    wait_for_within(Duration::from_secs(2), || {
+        let rest = dumps(&mut asking)?;
+        ensure!(rest.len() == 1 && rest[0].0 != all[1].0, "{rest:?}");
+        Ok(())
+    })
 }
 
 #[test]

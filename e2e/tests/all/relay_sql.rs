@@ -692,3 +692,41 @@ fn compression_is_set_by_sql() -> Result<()> {
     }
     Ok(())
 }
+
+/// `SET GLOBAL` also sets the compression of logs that a receiving relay closes later. Other logs stay as they are.
+#[test]
+fn compression_of_stored_logs_is_set_by_sql() -> Result<()> {
+    let source = source(TestPackage::Mysql)?;
+    source.sql("create database d; create table d.t (id int primary key auto_increment, a text)")?;
+    let directory = TempDir::new()?;
+    let relay = receiving(&source, directory.path(), &[])?;
+    let stored = |number: u32| directory.path().join("logs").join(format!("binlog.{number:06}"));
+    let next_log = |number: u32| -> Result<()> {
+        source.sql("insert into d.t (a) values (repeat('compressible ', 4000)); flush binary logs")?;
+        let next = stored(number + 1);
+        wait_until("the next log", || Ok(fs::metadata(&next).is_ok_and(|log| log.len() > 150)))
+    };
+    let is_equal = |number: u32| -> Result<bool> {
+        Ok(fs::read(stored(number))? == fs::read(&source.binlogs()?[number as usize - 1])?)
+    };
+    next_log(1)?;
+    let on = "SET GLOBAL binlog_transaction_compression = ON, GLOBAL binlog_transaction_compression_level_zstd = 9";
+    let noted = ask(relay.port, on, &["--show-warnings"])?;
+    ensure!(noted.contains("Note (Code 1105): The relay also compresses logs"), "{noted}");
+    next_log(2)?;
+    wait_until("the compressed log", || {
+        Ok(fs::metadata(stored(2))?.len() * 5 < fs::metadata(&source.binlogs()?[1])?.len())
+    })?;
+    ensure!(relay.ask("SET GLOBAL binlog_transaction_compression = OFF")?.is_empty());
+    next_log(3)?;
+    next_log(4)?;
+    thread::sleep(Duration::from_secs(1));
+    ensure!(is_equal(1)? && !is_equal(2)? && is_equal(3)? && is_equal(4)?, "another log was compressed");
+    // The source's transactions are complete in both forms.
+    for form in ["as-is", "plain"] {
+        let other = AskedRelay::start(&directory.path().join("logs"), &["--form", form])?;
+        let executed = "SELECT @@GLOBAL.gtid_executed";
+        ensure!(other.ask(executed)? == ask(source.port(), executed, &[])?, "{form}");
+    }
+    Ok(())
+}

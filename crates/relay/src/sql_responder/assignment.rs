@@ -23,12 +23,15 @@ use crate::relay_account::AccountRight;
 use crate::relay_facts::{RelayFacts, SemiSyncWait};
 use crate::served_compression::ServedCompression;
 use crate::sql_answer::{SqlAnswer, SqlSession, SqlValue, WarningLevel};
+use crate::upstream_control::UpstreamControl;
 
 /// Variables that a transaction must not change.
 const FIXED_IN_TRANSACTION: [&str; 3] = [COMPRESSION, COMPRESSION_LEVEL, "sql_log_bin"];
 /// Variables whose global values can be changed.
 const COMPRESSION: &str = "binlog_transaction_compression";
 const COMPRESSION_LEVEL: &str = "binlog_transaction_compression_level_zstd";
+/// `ER_UNKNOWN_ERROR`, for a note with a text of bintide.
+const OWN_NOTE: u16 = 1105;
 /// Maximum size of a session's variables in bytes. They stay in memory as long as the client is connected.
 const VARIABLES_SIZE_MAX: usize = 256 << 10;
 /// Word for a variable's default value.
@@ -66,7 +69,7 @@ pub(super) fn set(
         ));
     }
     *session = changed;
-    globals.apply(statement.relay);
+    globals.apply(statement.relay, session);
     Ok(done())
 }
 
@@ -183,6 +186,8 @@ fn system_value(
 #[derive(Default)]
 struct GlobalChanges {
     compression: Option<ServedCompression>,
+    /// Level at which stored logs are compressed when they are closed; `None` inside to leave them as they are.
+    stored: Option<Option<ZstdLevel>>,
     semi_sync: Option<SemiSyncWait>,
 }
 
@@ -200,11 +205,15 @@ impl GlobalChanges {
             nearest
         };
         let compression = self.compression.unwrap_or_else(|| relay.compression());
+        let stored = self.stored.or_else(|| Some(relay.upstream_control()?.compression()));
         if name == COMPRESSION {
-            self.compression = Some(ServedCompression { is_on: number != 0.0, ..compression });
+            let is_on = number != 0.0;
+            self.compression = Some(ServedCompression { is_on, ..compression });
+            self.stored = stored.map(|_| is_on.then_some(compression.level));
         } else if name == COMPRESSION_LEVEL {
             let level = ZstdLevel::new(nearest((1.0, 22.0)) as u8).unwrap_or(compression.level);
             self.compression = Some(ServedCompression { level, ..compression });
+            self.stored = stored.map(|present| present.map(|_| level));
         } else if let Some(wait) = self.semi_sync.or_else(|| relay.semi_sync_wait()) {
             self.semi_sync = Some(if SEMI_SYNC_REPLICAS.contains(&name) {
                 SemiSyncWait { replicas: nearest((1.0, u16::MAX.into())) as usize, ..wait }
@@ -215,14 +224,38 @@ impl GlobalChanges {
         }
     }
 
-    fn apply(self, relay: &dyn RelayFacts) {
+    fn apply(self, relay: &dyn RelayFacts, session: &mut SqlSession) {
         if let Some(compression) = self.compression {
             relay.set_compression(compression);
+        }
+        if let (Some(stored), Some(upstream)) = (self.stored, relay.upstream_control()) {
+            set_stored_compression(stored, upstream, session);
         }
         if let Some(wait) = self.semi_sync {
             relay.set_semi_sync_wait(wait);
         }
     }
+}
+
+/// Sets the compression of stored logs. A note says what becomes of them.
+fn set_stored_compression(
+    level: Option<ZstdLevel>,
+    upstream: &dyn UpstreamControl,
+    session: &mut SqlSession,
+) {
+    let before = upstream.compression();
+    let note = match upstream.set_compression(level) {
+        false => {
+            "The relay serves logs in this form, but leaves the stored logs as they are: to compress them, it needs \
+             gtid_mode = ON on the source, and no --archive"
+        }
+        true if level.is_some() && before.is_none() => {
+            "The relay also compresses logs that are closed from now on. Their positions in the form as-is then differ \
+             from those of the source"
+        }
+        true => return,
+    };
+    session.warn(WarningLevel::Note, OWN_NOTE, note);
 }
 
 /// Checks an assignment to a global variable that is an option of the relay. Only its present value is accepted.
@@ -243,10 +276,12 @@ fn check_global(
     };
     let value = variable.converted(&value, context)?;
     let present = variable.value(RequestedScope::Global, context)?.to_sql();
-    if value.to_text() == present.to_text() {
+    let name = variable.name;
+    // With --compress, the relay compresses stored logs although the variable is OFF.
+    let is_of_stored_logs = name == COMPRESSION && context.relay.upstream_control().is_some();
+    if value.to_text() == present.to_text() && !is_of_stored_logs {
         return Ok(AssignedValues::System(BTreeMap::new()));
     }
-    let name = variable.name;
     if SEMI_SYNC_TIMEOUT.contains(&name) || SEMI_SYNC_REPLICAS.contains(&name) {
         return match context.relay.semi_sync_wait() {
             Some(_) => Ok(AssignedValues::Global { name, value }),

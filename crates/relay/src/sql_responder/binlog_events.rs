@@ -13,6 +13,7 @@ use crate::event_listing::{ListedRelayEvent, list_events};
 use crate::form_source::{FormRead, FormSource, FormStart};
 use crate::served_checksum::ServedChecksum;
 use crate::sql_answer::{SqlAnswer, SqlColumn, SqlColumnSpec, SqlRows, SqlSession, SqlValue, integer, text};
+use crate::statement_interrupt::StatementInterrupt;
 
 /// Number of events in the head of a log.
 const HEAD_EVENTS: usize = 2;
@@ -41,6 +42,7 @@ pub struct BinlogEvents {
     start: Option<EventsStart>,
     skipped: u64,
     limit: u64,
+    interrupt: StatementInterrupt,
 }
 
 /// First event of a list.
@@ -60,7 +62,8 @@ pub(super) fn binlog_events(
         Some(source) if limit > 0 => find_log(source, log.as_deref(), position)?,
         _ => None,
     };
-    Ok(SqlAnswer::Events(BinlogEvents { start, skipped, limit }))
+    let interrupt = session.interrupt.clone();
+    Ok(SqlAnswer::Events(BinlogEvents { start, skipped, limit, interrupt }))
 }
 
 impl BinlogEvents {
@@ -73,11 +76,11 @@ impl BinlogEvents {
     ///
     /// # Errors
     ///
-    /// If the log cannot be read.
+    /// If the log cannot be read, or the statement is interrupted.
     pub fn read(&self, visit: &mut dyn FnMut(Vec<SqlValue>) -> ControlFlow<()>) -> Result<(), ServerError> {
         let Some(EventsStart { source, log, event }) = &self.start else { return Ok(()) };
         let (mut skipped, mut left) = (self.skipped, self.limit);
-        let listed = list_events(source, log, *event, &mut |event| {
+        let listed = list_events(source, log, *event, &self.interrupt, &mut |event| {
             if skipped > 0 {
                 skipped -= 1;
                 return ControlFlow::Continue(());
@@ -86,7 +89,10 @@ impl BinlogEvents {
             left -= 1;
             if left > 0 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         });
-        listed.map_err(|error| show_events_failed(&error.to_string()))
+        listed.map_err(|error| match error {
+            RelayError::Interrupted => ServerError::query_interrupted(),
+            error => show_events_failed(&error.to_string()),
+        })
     }
 }
 

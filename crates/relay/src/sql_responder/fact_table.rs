@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use binlog::ServerVersion;
 use wire::ServerError;
 
-use super::refusals::internal;
+use super::refusals::{internal, unreadable};
 use super::sql_function::date_time_text;
 use super::system_variable::{
     RequestedScope, STATUS_VARIABLES, SYSTEM_VARIABLES, VariableContext, VariableScope,
@@ -208,8 +208,8 @@ fn forms(context: &VariableContext<'_>) -> Result<SqlRows, ServerError> {
 fn logs(context: &VariableContext<'_>) -> Result<SqlRows, ServerError> {
     const COLUMNS: &[SqlColumnSpec] =
         &[text("name"), text("form"), integer("size"), integer("stored_size"), text("encrypted")];
-    let form = context.session.form;
-    let logs = context.relay.logs(form).map_err(|error| internal(&error))?;
+    let (form, interrupt) = (context.session.form, &context.session.interrupt);
+    let logs = context.relay.logs(form, interrupt).map_err(|error| unreadable(&error))?;
     let row = |log: crate::relay_facts::ServedLog| {
         let encrypted = if log.is_encrypted { "Yes" } else { "No" };
         vec![
@@ -226,7 +226,7 @@ fn logs(context: &VariableContext<'_>) -> Result<SqlRows, ServerError> {
 /// Maximum number of logs in `bintide.log_sizes`.
 const LOG_SIZES_MAX: usize = 100;
 
-/// Returns the rows of `bintide.log_sizes`. Unlike `bintide.logs`, renders no log.
+/// Returns the rows of `bintide.log_sizes`. Renders no log.
 fn log_sizes(context: &VariableContext<'_>) -> Result<SqlRows, ServerError> {
     const COLUMNS: &[SqlColumnSpec] =
         &[text("name"), text("form"), integer("size"), integer("stored_size"), text("complete")];
@@ -470,7 +470,8 @@ pub(super) fn variable_rows(
 fn log_status(context: &VariableContext<'_>) -> Result<SqlRows, ServerError> {
     const COLUMNS: &[SqlColumnSpec] =
         &[text("SERVER_UUID"), text("LOCAL"), text("REPLICATION"), text("STORAGE_ENGINES")];
-    let end = context.relay.end(context.session.form).map_err(|error| internal(&error))?;
+    let (form, interrupt) = (context.session.form, &context.session.interrupt);
+    let end = context.relay.end(form, interrupt).map_err(|error| unreadable(&error))?;
     // A server separates items by ", ".
     let json = |text: &str| serde_json::Value::from(text).to_string();
     let local = format!(

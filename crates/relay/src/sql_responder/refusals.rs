@@ -2,6 +2,7 @@
 
 use wire::ServerError;
 
+use crate::error::RelayError;
 use crate::sql_answer::split_account;
 
 /// Maximum length of the text that a syntax error repeats, in characters.
@@ -200,6 +201,14 @@ pub(super) fn unknown_function(name: &str) -> ServerError {
 /// `ER_REGEXP_ILLEGAL_ARGUMENT`
 pub(super) fn wrong_pattern() -> ServerError {
     ServerError::new(3685, "HY000", "Illegal argument to a regular expression.")
+}
+
+/// Returns the error of a statement that reads logs: `ER_QUERY_INTERRUPTED` or `ER_UNKNOWN_ERROR`.
+pub(super) fn unreadable(error: &RelayError) -> ServerError {
+    match error {
+        RelayError::Interrupted => ServerError::query_interrupted(),
+        error => internal(error),
+    }
 }
 
 /// `ER_UNKNOWN_ERROR`, with a text of bintide.

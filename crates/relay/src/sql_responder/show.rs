@@ -7,7 +7,7 @@ use wire::ServerError;
 use super::SqlStatement;
 use super::fact_table::{DATABASES, FACT_TABLES, FactTable, find_database, variable_rows, visible_clients};
 use super::query_engine::{EngineTable, is_like};
-use super::refusals::{internal, no_database, unknown_database};
+use super::refusals::{no_database, unknown_database, unreadable};
 use super::select_text::offset;
 use super::system_variable::{RequestedScope, STATUS_VARIABLES, StatusVariable};
 use crate::relay_account::AccountRole;
@@ -30,7 +30,7 @@ pub(super) fn binary_logs(
 ) -> Result<SqlAnswer, ServerError> {
     const COLUMNS: &[SqlColumnSpec] = &[text("Log_name"), integer("File_size"), text("Encrypted")];
     let count = if statement.version().is_mysql_since(ENCRYPTION_SINCE) { 3 } else { 2 };
-    let logs = statement.relay.logs(session.form).map_err(|error| internal(&error))?;
+    let logs = statement.relay.logs(session.form, &session.interrupt).map_err(|error| unreadable(&error))?;
     let row = |log: ServedLog| {
         // Clients always get unencrypted logs.
         let mut row = vec![log.name.into(), log.size.into(), "No".into()];
@@ -52,7 +52,7 @@ pub(super) fn log_status(
         text("Executed_Gtid_Set"),
     ];
     let count = if statement.version().is_mysql_since(GTIDS_SINCE) { 5 } else { 4 };
-    let end = statement.relay.end(session.form).map_err(|error| internal(&error))?;
+    let end = statement.relay.end(session.form, &session.interrupt).map_err(|error| unreadable(&error))?;
     let mut row: Vec<SqlValue> = vec![
         end.log.as_str().into(),
         end.position.into(),

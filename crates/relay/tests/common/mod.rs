@@ -12,7 +12,7 @@ use binlog::{
 };
 use logs::LogReader;
 use logs::ordered::PipelineLimits;
-use relay::{FormReader, FormSource, LogForm, ReaderStep, RelayStore, SourceLimits};
+use relay::{FormReader, FormSource, LogForm, ReaderStep, RelayStore, SourceLimits, StatementInterrupt};
 use rewrite::{
     CompressSettings, CompressedPolicy, MinimumGain, OldFormatPolicy, RewriteAction, RewriteError,
     RewriteLimits, RewriteSettings, TransactionMove, rewrite,
@@ -100,6 +100,11 @@ pub(crate) fn read_on(reader: &mut FormReader) -> Vec<u8> {
             ReaderStep::NextLog(_) | ReaderStep::Pending => return bytes,
         }
     }
+}
+
+/// Returns the size of a log in the source's form.
+pub(crate) fn form_size(source: &FormSource, log: &str) -> u64 {
+    source.form_size(&log.into(), &StatementInterrupt::default()).unwrap()
 }
 
 /// A log in a form, as [`rewrite`] writes it, and the positions of its transactions.

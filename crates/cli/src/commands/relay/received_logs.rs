@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use binlog::ZstdLevel;
 use inspect::stats::{CompressionRow, CompressionType, LogType};
 #[cfg(feature = "archive")]
 use logs::Store;
@@ -129,6 +130,19 @@ impl UpstreamControl for ReceivedLogs {
         self.control.purge_before(log).map_err(|error| other_error(&error))
     }
 
+    fn compression(&self) -> Option<ZstdLevel> {
+        self.control.compression()
+    }
+
+    fn set_compression(&self, level: Option<ZstdLevel>) -> bool {
+        let can_compress = !self.has_archive() && self.status().gtid_mode.as_deref() == Some("ON");
+        if level.is_some() && !can_compress {
+            return false;
+        }
+        self.control.set_compression(level);
+        true
+    }
+
     fn flush_logs(&self) -> Result<(), ServerError> {
         let flushed = ServerLink::open(&self.source(), &self.options)
             .and_then(|mut link| link.query("FLUSH BINARY LOGS").map(drop));
@@ -142,6 +156,17 @@ impl UpstreamControl for ReceivedLogs {
 }
 
 impl ReceivedLogs {
+    /// Returns whether the logs are archived: archived logs must not change.
+    #[cfg(feature = "archive")]
+    const fn has_archive(&self) -> bool {
+        self.archive.is_some()
+    }
+
+    #[cfg(not(feature = "archive"))]
+    const fn has_archive(&self) -> bool {
+        false
+    }
+
     fn sources(&self) -> MutexGuard<'_, Vec<ServerAddress>> {
         self.sources.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -3,7 +3,9 @@
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use relay::{AccountRole, LogForm, RelayFacts, SqlAnswer, SqlResponder, SqlSession, SqlValue};
+use relay::{
+    AccountRole, LogForm, RelayFacts, SqlAnswer, SqlResponder, SqlSession, SqlValue, StatementInterrupt,
+};
 use relay_server::{AckGate, RelayCounters, RelayServer};
 use serde_json::{Map, Value, json};
 
@@ -144,7 +146,8 @@ impl ServiceState for RelaySite {
                 Err(why) => format!("waiting for the first log: {why}"),
             });
         };
-        serving.facts.end(LogForm::AsIs).map_err(|error| format!("the logs cannot be read: {error}"))?;
+        let end = serving.facts.end(LogForm::AsIs, &StatementInterrupt::default());
+        end.map_err(|error| format!("the logs cannot be read: {error}"))?;
         receiving
     }
 
