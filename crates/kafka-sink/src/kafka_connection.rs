@@ -29,6 +29,13 @@ pub(crate) fn connection_config(settings: &KafkaSettings) -> ClientConfig {
     for (name, value) in &settings.properties.values {
         config.set(name, value);
     }
+    // The compiled-in OpenSSL does not know where this system keeps its certificate authorities; librdkafka looks for
+    // them (`ssl.ca.location` in librdkafka's CONFIGURATION.md).
+    if cfg!(feature = "tls")
+        && !["ssl.ca.location", "ssl.ca.pem"].iter().any(|name| config.get(name).is_some())
+    {
+        config.set("ssl.ca.location", "probe");
+    }
     config
 }
 
