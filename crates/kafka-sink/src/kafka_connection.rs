@@ -57,6 +57,12 @@ impl ConnectionConfig {
                 client.set(name, value);
             }
         }
+        // The compiled-in OpenSSL does not know where this system keeps its certificate authorities; librdkafka looks for
+        // them (`ssl.ca.location` in librdkafka's CONFIGURATION.md).
+        let is_ca_given = ["ssl.ca.location", "ssl.ca.pem"].iter().any(|name| client.get(name).is_some());
+        if cfg!(feature = "tls") && !is_ca_given {
+            client.set("ssl.ca.location", "probe");
+        }
         let tokens = oauth.map(TokenClient::new).transpose()?.map(Arc::new);
         Ok(Self { client, tokens })
     }

@@ -14,9 +14,7 @@ use std::time::Duration;
 use binlog::encryption::Keyring;
 use binlog::gtid::GtidSet;
 use binlog::{PayloadLimits, PayloadOpener};
-use logs::{
-    ArchivedContents, EndOfLog, LogEndAction, LogReader, RewritePositions, Store, read_keyring,
-};
+use logs::{ArchivedContents, EndOfLog, LogEndAction, LogReader, RewritePositions, Store, read_keyring};
 use sql::TableSelection;
 
 use crate::apply_plan::{ApplyPlan, ApplyPlanError, event_size_max};

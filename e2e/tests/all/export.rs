@@ -89,7 +89,8 @@ fn another_selection_is_refused() -> Result<()> {
     exported(directory.path(), &logs, &selection)?;
     for other in [&["--columns=numbered", "--table=types.decimals"][..], &["--columns=numbered"]] {
         let ran = export(directory.path(), &logs, other)?;
-        let expected = "has an export of --table types.integers: a different selection would replace its files";
+        let expected =
+            "has an export of --table types.integers: a different selection would replace its files";
         ensure!(ran.code == Some(2) && ran.stderr.contains(expected), "{ran:?}");
     }
     ensure!(directory.path().join("database=types/table=integers").is_dir());

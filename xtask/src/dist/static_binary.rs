@@ -32,8 +32,7 @@ impl FeatureSet {
     /// Returns cargo's argument.
     pub(crate) const fn argument(self) -> &'static str {
         match self {
-            // Without kafka: the build of librdkafka does not find its way to another architecture.
-            Self::Packaged => "--features=archive,columns",
+            Self::Packaged => "--features=archive,columns,kafka-cross",
             Self::Minimal => "--no-default-features",
         }
     }
@@ -67,11 +66,27 @@ pub(crate) fn build(release: &Release, arch: PackageArch, features: FeatureSet) 
     let remapped: Vec<String> =
         directories.iter().map(|(from, to)| format!("--remap-path-prefix={}={to}", from.display())).collect();
     cargo.env_remove("RUSTFLAGS").env("CARGO_ENCODED_RUSTFLAGS", remapped.join("\u{1f}"));
-    let mapped: Vec<String> =
+    let mut cflags: Vec<String> =
         directories.iter().map(|(from, to)| format!("-ffile-prefix-map={}={to}", from.display())).collect();
-    cargo.env("CFLAGS", mapped.join(" "));
+    cflags.push(format!("-I{}", write_empty_curl_header(&release.directory)?.display()));
+    cargo.env("CFLAGS", cflags.join(" ")).env("GNUMAKEFLAGS", OPENSSL_DIRECTORIES);
     run(&mut cargo)?;
     Ok(target_dir.join(target).join("dist/bintide"))
+}
+
+/// Directories that OpenSSL compiles into its library, as variables of its Makefile. By default, they lie in the build
+/// directory, whose path differs between two builds. bintide loads no engines and no modules.
+const OPENSSL_DIRECTORIES: &str = "ENGINESDIR=/usr/lib/engines-3 MODULESDIR=/usr/lib/ossl-modules";
+
+/// Writes an empty `curl/curl.h`, and returns the include directory that contains it.
+///
+/// librdkafka 2.12.1 includes that file also if it is built without curl (`#ifdef WITH_OAUTHBEARER_OIDC` is true for a
+/// value of 0), and uses nothing of it.
+fn write_empty_curl_header(directory: &Path) -> Result<PathBuf> {
+    let include = directory.join("include");
+    fs::create_dir_all(include.join("curl"))?;
+    fs::write(include.join("curl/curl.h"), "")?;
+    Ok(include)
 }
 
 /// Returns the program search path with the directory of a program in front.
