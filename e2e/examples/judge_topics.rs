@@ -128,7 +128,10 @@ struct ComparedRecord {
 type SequenceName = (String, Option<i32>);
 
 /// Reads the records of all topics, of these transactions, by topic and partition.
-fn read_sequences(broker: &KafkaBroker, first: u64) -> Result<BTreeMap<SequenceName, Vec<ComparedRecord>>> {
+fn read_sequences(
+    broker: &KafkaBroker,
+    compared: &Range<u64>,
+) -> Result<BTreeMap<SequenceName, Vec<ComparedRecord>>> {
     let is_compared = |topic: &str| {
         let is_ours = topic == PREFIX || topic.starts_with(&format!("{PREFIX}."));
         is_ours && topic != MARKERS && !topic.ends_with(".bintide-progress")

@@ -14,7 +14,7 @@ use std::time::Duration;
 use binlog::encryption::Keyring;
 use binlog::gtid::GtidSet;
 use binlog::{PayloadLimits, PayloadOpener};
-use logs::{ArchivedContents, EndOfLog, LogEndAction, LogReader, RewritePositions, Store, read_keyring};
+use logs::{EndOfLog, LogEndAction, LogReader, RewritePositions, Store, read_keyring};
 use sql::TableSelection;
 
 use crate::apply_plan::{ApplyPlan, ApplyPlanError, event_size_max};
@@ -165,7 +165,7 @@ impl TransactionSource {
     /// after [`TransactionSource::leave_out_logs`], and when the start of its selection was reached: later logs would
     /// not show where it is.
     pub fn leave_out_other_tables(&mut self, tables: TableSelection) {
-        self.rule.set_tables(tables);
+        self.omissions.set_tables(tables);
     }
 
     /// Returns whether the logs are still being written. More transactions may then follow the last one.

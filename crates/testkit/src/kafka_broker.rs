@@ -201,7 +201,7 @@ impl KafkaBroker {
     fn format(&self, scram_users: &[&str]) -> Result<()> {
         let mut java = self.java();
         java.args(["kafka.tools.StorageTool", "format", "-t", CLUSTER_ID]);
-        scram_users.iter().for_each(|user| drop(java.args(["--add-scram", user])));
+        java.args(scram_users.iter().flat_map(|user| ["--add-scram", user]));
         fetch::run(java.arg("-c").arg(self.directory.join("server.properties")))
     }
 

@@ -219,7 +219,8 @@ fn the_reader_of_the_recipe_keeps_a_copy() -> Result<()> {
             Ok(())
         })?;
         reader.kill()?;
-        reader.wait().map(drop)
+        reader.wait()?;
+        Ok(())
     };
     check_copy()?;
     source.sql(

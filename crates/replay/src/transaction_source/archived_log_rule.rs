@@ -201,8 +201,8 @@ mod tests {
             let mut rule = ArchivedLogRule::new(&selection, &AppliedState::default());
             let patterns = vec![TablePattern::new(pattern.as_bytes())];
             rule.set_tables(TableSelection { database: None, patterns });
-            let place = LogListPosition { number: 0, names: &[], is_leading: false };
-            let found = rule.known.as_ref().unwrap().can_leave_out(&contents(tables), place);
+            let position = LogListPosition { number: 0, names: &[], is_leading: false };
+            let found = rule.known.as_ref().unwrap().can_leave_out(&contents(tables), position);
             assert_eq!(found, wanted, "{pattern} {tables:?}");
         };
         check("d.t", None, Some(&[["d", "u"], ["e", "t"]]), true);

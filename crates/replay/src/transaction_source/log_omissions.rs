@@ -2,6 +2,7 @@
 
 use binlog::gtid::GtidSet;
 use logs::ArchivedContents;
+use sql::TableSelection;
 
 use crate::replay_log::ReplayLog;
 use crate::transaction_source::archived_log_rule::{ArchivedLogRule, LogListPosition};
@@ -42,6 +43,11 @@ impl LeftOutLogs {
 impl LogOmissions {
     pub(super) fn set_rule(&mut self, rule: ArchivedLogRule) {
         self.rule = rule;
+    }
+
+    /// From now on, leaves out logs that change none of these tables.
+    pub(super) fn set_tables(&mut self, tables: TableSelection) {
+        self.rule.set_tables(tables);
     }
 
     /// From now on, leaves out logs without a transaction from before this time, in microseconds since 1970.

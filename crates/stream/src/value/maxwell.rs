@@ -1,7 +1,7 @@
 //! Values as Maxwell writes them.
 
 use binlog::{DateTime, GeometryValue, Value};
-use sql::numbers::{put_i64, put_u64};
+use sql::numbers::{put_i64, put_u32, put_u64};
 
 use crate::error::CorruptEvent;
 use crate::geometry::put_wkt;

@@ -32,7 +32,7 @@ use servers::ServerAddress;
 use tracing::error;
 
 pub(crate) use crate::commands::archive::archiver_thread::{ArchiverShutdown, RunningArchiver};
-pub(crate) use crate::commands::archive::received_logs::{ArchivedLogs, ReceivedLogArchiver};
+pub(crate) use crate::commands::archive::received_logs::{ArchivedLogCheck, ReceivedLogArchiver};
 #[cfg(feature = "columns")]
 pub(crate) use crate::commands::archive::table_writer::ChangeTableArgs;
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict, ErrorAdvice};

@@ -32,7 +32,7 @@ pub(crate) struct ReceivedLogArchiver {
 type ArchivedNames = Arc<Mutex<HashSet<String>>>;
 
 /// Function that reports whether a stored log is in the archive.
-pub(crate) type ArchivedLogs = Box<dyn Fn(&str) -> bool + Send + Sync>;
+pub(crate) type ArchivedLogCheck = Box<dyn Fn(&str) -> bool + Send + Sync>;
 
 impl ReceivedLogArchiver {
     /// Opens the archive at this location for the logs of a directory. From now on, the receiver's retention limit
@@ -78,7 +78,7 @@ impl ReceivedLogArchiver {
     }
 
     /// Returns a function that reports whether a stored log is in the archive.
-    pub(crate) fn archived_logs(&self) -> ArchivedLogs {
+    pub(crate) fn archived_logs(&self) -> ArchivedLogCheck {
         let archived = Arc::clone(&self.archived);
         Box::new(move |log| lock(&archived).contains(log))
     }

@@ -101,7 +101,7 @@ fn record_selection(store: &ChangeTableStore, selection: &str) -> Result<(), Com
     let names = store.names(STATE_NAME).map_err(not_started)?;
     if names.iter().any(|name| is_list_name(name)) {
         let known = if known.is_empty() { "all changes".to_owned() } else { known };
-        let error = ColumnsError::OtherSelection { folder: PathBuf::from(store.location()), known };
+        let error = ColumnsError::OtherSelection { directory: PathBuf::from(store.location()), known };
         return Err(CommandFailure::NotStarted(anyhow!(error).context("--to")));
     }
     store.replace_text(SELECTION_NAME, selection.to_owned()).map_err(not_started)
