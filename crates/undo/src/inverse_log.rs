@@ -117,9 +117,9 @@ impl InverseLog {
         }))
     }
 
-    /// Writes the inverse as a binary log with CRC32 checksums: one transaction for each undone transaction. `format`
-    /// is the format of the undone log. In formats with GTIDs, transactions get new GTIDs. Calls `on_progress` with the
-    /// number of bytes so far; stops early if `on_progress` returns false.
+    /// Writes the inverse as a binary log: one transaction for each undone transaction. `format` is the format of the
+    /// undone log. If it can have checksums, they are CRC32. In formats with GTIDs, transactions get new GTIDs. Calls
+    /// `on_progress` with the number of bytes so far; stops early if `on_progress` returns false.
     ///
     /// # Errors
     ///
@@ -131,7 +131,12 @@ impl InverseLog {
         out: &mut dyn Write,
         on_progress: &mut dyn FnMut(u64) -> bool,
     ) -> Result<(), InverseLogError> {
-        let format = EventFormat { checksum: ChecksumAlgorithm::Crc32, ..format.clone() };
+        // Readers of a format without the byte of the algorithm expect no checksums.
+        let checksum = match format.has_checksum_byte() {
+            true => ChecksumAlgorithm::Crc32,
+            false => ChecksumAlgorithm::Off,
+        };
+        let format = EventFormat { checksum, ..format.clone() };
         let (bytes, open) = (Vec::new(), None);
         let mut log = LogEvents { format: &format, identity, position: 0, bytes, transactions: 0, open };
         log.put_beginning()?;
@@ -303,7 +308,7 @@ impl LogEvents<'_> {
         while let Some((raw, after)) = RawEvent::split_first(rest, EventChecksum::Absent) {
             let origin = self.origin(raw.header().server_id);
             let (before, next) = (self.bytes.len(), NextPosition::FromStart(self.position));
-            raw.rewrite(origin, next, EventChecksum::Crc32, &mut self.bytes)?;
+            raw.rewrite(origin, next, self.format.checksum.for_events(), &mut self.bytes)?;
             self.position += (self.bytes.len() - before) as u64;
             rest = after;
         }
