@@ -27,6 +27,8 @@ use crate::target_logging::TargetLogging;
 
 /// Buffered bytes at which statements are sent.
 const FLUSH_SIZE: usize = 1 << 20;
+/// Size of row events up to which they become one statement: a copy of them is made, and large ones gain little.
+const UNITE_SIZE_MAX: usize = 64 << 10;
 
 pub(crate) struct MysqlSession {
     pub(crate) connection: SqlConnection,
@@ -255,12 +257,18 @@ impl MysqlSession {
     fn put_rows(&mut self) {
         let bytes = std::mem::take(&mut self.rows);
         let is_inside = self.state == TransactionState::Open && self.starts == RowTransactionStart::Implicit;
-        match self.format.clone().filter(|_| is_inside) {
+        let is_small = bytes.len() <= UNITE_SIZE_MAX;
+        match self.format.clone().filter(|_| is_inside && is_small) {
             Some(format) => {
                 let rows = RowEvents { format, bytes };
                 put_binlog(&mut self.sql, &unite(&rows).unwrap_or(rows.bytes));
             }
-            None => put_binlog(&mut self.sql, &bytes),
+            None => {
+                put_binlog(&mut self.sql, &bytes);
+                // Its space is used again.
+                self.rows = bytes;
+                self.rows.clear();
+            }
         }
     }
 
@@ -682,7 +690,7 @@ impl TargetSession for MysqlSession {
         let is_possible = self.state == TransactionState::BeginPending
             && self.starts == RowTransactionStart::Implicit
             && self.saved_intent == SavedIntent::None
-            && !self.rows.is_empty();
+            && (1..=UNITE_SIZE_MAX).contains(&self.rows.len());
         let format = self.format.clone().filter(|_| is_possible)?;
         let rows = RowEvents { format, bytes: std::mem::take(&mut self.rows) };
         let size_max = events_size_max(self.packet_max.saturating_sub(PACKET_MARGIN));

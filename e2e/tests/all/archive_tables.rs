@@ -146,7 +146,10 @@ fn check_export(server: &ObjectServer, login: &[String; 3]) -> Result<()> {
         );
     }
     let refused = to(&location, &["--table=types.integers"])?;
-    ensure!(refused.code == Some(2) && refused.stderr.contains("selection would replace its files"), "{refused:?}");
+    ensure!(
+        refused.code == Some(2) && refused.stderr.contains("selection would replace its files"),
+        "{refused:?}"
+    );
     Ok(())
 }
 

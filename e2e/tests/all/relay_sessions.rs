@@ -180,7 +180,7 @@ fn prepared_statements_are_answered() -> Result<()> {
     let rows = execute(&mut link, logs, Vec::new())?;
     let names = rows.iter().flatten().filter(|row| row[2..].starts_with(b"\x0dbinlog.00000"));
     ensure!(names.count() == 2, "{rows:02x?}");
-    let unknown = prepare(&mut link, "SELECT nothing FROM bintide.clients WHERE connection_id = ?")?;
+    let unknown = prepare(&mut link, "SELECT missing FROM bintide.clients WHERE connection_id = ?")?;
     let error = execute(&mut link, unknown, vec![ParameterValue::Int(1)])?;
     ensure!(error.as_ref().is_err_and(|error| error.code == 1054), "{error:?}");
     link.send(&ClientCommand::CloseStatement { statement })?;

@@ -2,7 +2,8 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -69,7 +70,11 @@ pub(crate) fn build(release: &Release, arch: PackageArch, features: FeatureSet) 
     let mut cflags: Vec<String> =
         directories.iter().map(|(from, to)| format!("-ffile-prefix-map={}={to}", from.display())).collect();
     cflags.push(format!("-I{}", write_empty_curl_header(&release.directory)?.display()));
-    cargo.env("CFLAGS", cflags.join(" ")).env("GNUMAKEFLAGS", OPENSSL_DIRECTORIES);
+    let perl = write_perl(&release.directory)?;
+    let variables = format!("{OPENSSL_DIRECTORIES} PERL={}", perl.display());
+    cargo.env("CFLAGS", cflags.join(" ")).env("GNUMAKEFLAGS", variables);
+    // OpenSSL compiles the time of its build into its library.
+    cargo.env("SOURCE_DATE_EPOCH", release.epoch.to_string());
     run(&mut cargo)?;
     Ok(target_dir.join(target).join("dist/bintide"))
 }
@@ -87,6 +92,23 @@ fn write_empty_curl_header(directory: &Path) -> Result<PathBuf> {
     fs::create_dir_all(include.join("curl"))?;
     fs::write(include.join("curl/curl.h"), "")?;
     Ok(include)
+}
+
+/// Writes a program that is run in place of Perl by the build of OpenSSL, and returns its path.
+///
+/// OpenSSL compiles the command line of its compiler into its library (`util/mkbuildinf.pl`). It contains paths of this
+/// machine. The program gives the script another text.
+fn write_perl(directory: &Path) -> Result<PathBuf> {
+    const SCRIPT: &str = r#"#!/bin/sh
+case "$1" in
+    util/mkbuildinf.pl) set -- "$1" zig "$3" ;;
+esac
+exec perl "$@"
+"#;
+    let path = directory.join("perl");
+    fs::write(&path, SCRIPT)?;
+    fs::set_permissions(&path, Permissions::from_mode(0o755))?;
+    Ok(path)
 }
 
 /// Returns the program search path with the directory of a program in front.
