@@ -116,17 +116,23 @@ pub(crate) fn fetch_metadata(
 }
 
 fn producer_config(connection: &ClientConfig, settings: &KafkaSettings, batch_size: usize) -> ClientConfig {
-    let mut config = ClientConfig::new();
-    config.set_log_level(RDKafkaLogLevel::Warning);
-    // Java's partitioner, so that equal keys are in equal partitions of the topics of other producers.
-    config.set("partitioner", "murmur2_random").set("linger.ms", "2").set("batch.num.messages", "50000");
+    // A clone has the secrets, too: `config_map` replaces them.
+    let mut config = connection.clone();
     // librdkafka refuses a record that is larger than its queue, even if the queue is empty.
     let queue_size = QUEUE_SIZE.max(2 * size_property(settings, "message.max.bytes"));
-    config.set("queue.buffering.max.messages", "150000");
-    config.set("queue.buffering.max.kbytes", (queue_size >> 10).to_string());
-    config.set("statistics.interval.ms", STATISTICS_INTERVAL.as_millis().to_string());
-    for (name, value) in connection.config_map() {
-        config.set(name, value);
+    let defaults = [
+        // Java's partitioner, so that equal keys are in equal partitions of the topics of other producers.
+        ("partitioner", "murmur2_random".to_owned()),
+        ("linger.ms", "2".to_owned()),
+        ("batch.num.messages", "50000".to_owned()),
+        ("queue.buffering.max.messages", "150000".to_owned()),
+        ("queue.buffering.max.kbytes", (queue_size >> 10).to_string()),
+        ("statistics.interval.ms", STATISTICS_INTERVAL.as_millis().to_string()),
+    ];
+    for (name, value) in defaults {
+        if connection.get(name).is_none() {
+            config.set(name, value);
+        }
     }
     config.set("transactional.id", format!("bintide.{}", settings.name)).set("enable.idempotence", "true");
     config.set("delivery.report.only.error", "true").set("batch.size", batch_size.to_string());

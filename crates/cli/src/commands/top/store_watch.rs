@@ -45,7 +45,7 @@ pub(super) struct StoreView {
     /// End of the events that are counted.
     pub(super) position: u64,
     /// True until all events of the log are counted.
-    pub(super) is_reading: bool,
+    pub(super) is_behind: bool,
     #[serde(flatten)]
     pub(super) activity: ActivitySummary,
 }
@@ -144,7 +144,7 @@ impl StoreObserver {
             path: self.path.display().to_string(),
             log_name: self.log.file_name().unwrap_or_default().to_string_lossy().into_owned(),
             position: self.walk.reader().position(),
-            is_reading: self.is_reading,
+            is_behind: self.is_reading,
             activity: self.activity.summary(now_us),
         }
     }

@@ -154,7 +154,7 @@ mod tests {
             path: "/var/lib/mysql/binlog.index".to_owned(),
             log_name: "binlog.000012".to_owned(),
             position: 4711,
-            is_reading: false,
+            is_behind: false,
             activity: activity.summary(100_000_000),
         };
         TopView { store: Some(store), processes: vec![process] }

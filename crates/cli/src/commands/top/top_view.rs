@@ -73,7 +73,7 @@ fn process_row(process: &ProcessView) -> Vec<String> {
 fn store_section(store: &StoreView) -> TopSection {
     let activity = &store.activity;
     let position = format!("{}:{}", store.log_name, store.position);
-    let reading = if store.is_reading { " (reading)" } else { "" };
+    let reading = if store.is_behind { " (reading)" } else { "" };
     TopSection {
         heading: format!("{}, last {} s", store.path, activity.window_seconds),
         columns: &["position", ">transactions/s", ">bytes/s", ">newest transaction"],
