@@ -128,13 +128,15 @@ impl RegistryServer {
     fn command(&self) -> Result<Command> {
         let mut java = Command::new(&self.programs.java);
         java.args(["-Xms64m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]);
+        // Without a delay, so that a killed registry loses no schema. Its number would be given again.
+        let database = format!("jdbc:h2:file:{};WRITE_DELAY=0", self.directory.join("schemas").display());
         let properties = [
             ("quarkus.http.host", "127.0.0.1".to_owned()),
             ("quarkus.http.port", self.port.to_string()),
             ("quarkus.management.host", "127.0.0.1".to_owned()),
             ("quarkus.management.port", free_port()?.to_string()),
             ("quarkus.log.console.enable", "false".to_owned()),
-            ("apicurio.datasource.url", format!("jdbc:h2:file:{}", self.directory.join("schemas").display())),
+            ("apicurio.datasource.url", database),
             ("apicurio.datasource.jdbc.initial-size", "2".to_owned()),
             ("apicurio.datasource.jdbc.min-size", "2".to_owned()),
             ("apicurio.datasource.jdbc.max-size", "10".to_owned()),
