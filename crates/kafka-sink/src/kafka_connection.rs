@@ -255,3 +255,23 @@ pub(crate) fn reason_of(error: &KafkaError) -> String {
         error => error.to_string(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rdkafka::config::ClientConfig;
+
+    use super::producer_config;
+    use crate::kafka_sink::KafkaSettings;
+
+    #[test]
+    fn producers_have_the_properties_of_the_connection() {
+        let mut connection = ClientConfig::new();
+        connection.set("sasl.password", "secret").set("linger.ms", "7");
+        let config = producer_config(&connection, &KafkaSettings::of_test(), 1000);
+        let check = |name: &str, expected: &str| assert_eq!(config.get(name), Some(expected), "{name}");
+        check("sasl.password", "secret");
+        check("linger.ms", "7");
+        check("partitioner", "murmur2_random");
+        check("batch.size", "1000");
+    }
+}

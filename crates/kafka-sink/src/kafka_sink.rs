@@ -80,6 +80,24 @@ pub struct KafkaSettings {
     pub is_stop_requested: fn() -> bool,
 }
 
+#[cfg(test)]
+impl KafkaSettings {
+    /// Returns settings of a stream `p` whose topics must exist.
+    pub(crate) fn of_test() -> Self {
+        Self {
+            address: KafkaAddress { brokers: String::new() },
+            name: "p".to_owned(),
+            properties: KafkaProperties::default(),
+            topics: TopicPolicy::Require,
+            routes: Vec::new(),
+            dead_letters: None,
+            formats: RecordFormats::default(),
+            registry: None,
+            is_stop_requested: || false,
+        }
+    }
+}
+
 /// Sink, and the progress that an earlier run has saved.
 #[derive(Debug)]
 pub struct OpenedKafka {

@@ -384,26 +384,14 @@ mod tests {
 
     use stream::{KeyedRecordKind, RecordTable};
 
-    use super::{TopicCatalogue, TopicPolicy, topic_name};
+    use super::{TopicCatalogue, topic_name};
     use crate::error::KafkaSinkError;
-    use crate::kafka_address::KafkaAddress;
     use crate::kafka_connection::ConnectionConfig;
-    use crate::kafka_properties::KafkaProperties;
     use crate::kafka_sink::KafkaSettings;
-    use crate::record_format::RecordFormats;
 
     fn catalogue(routes: &[&str], existing: &[&str]) -> TopicCatalogue {
-        let settings = KafkaSettings {
-            address: KafkaAddress { brokers: String::new() },
-            name: "p".to_owned(),
-            properties: KafkaProperties::default(),
-            topics: TopicPolicy::Require,
-            routes: routes.iter().map(|route| route.parse().unwrap()).collect(),
-            dead_letters: None,
-            formats: RecordFormats::default(),
-            registry: None,
-            is_stop_requested: || false,
-        };
+        let routes = routes.iter().map(|route| route.parse().unwrap()).collect();
+        let settings = KafkaSettings { routes, ..KafkaSettings::of_test() };
         let existing = existing.iter().map(|topic| (*topic).to_owned()).collect();
         TopicCatalogue::new(&settings, ConnectionConfig::new(&settings).unwrap(), existing)
     }
