@@ -222,7 +222,7 @@ impl InverseCollector {
         self.server_id = raw.header().server_id;
         let origin = EventOrigin { timestamp: 0, ..raw.header().origin() };
         let mut record = vec![ROWS_RECORD];
-        inverted.event().write(origin, NextPosition::Fixed(0), format, &mut record)?;
+        inverted.event(format).write(origin, NextPosition::Fixed(0), format, &mut record)?;
         self.put_events(&record, 1)
     }
 

@@ -163,7 +163,7 @@ fn damage_is_found(server: &ObjectServer, location: &str) -> Result<()> {
     let table = server.read(&object)?;
     let mut changed = table.clone();
     changed[table.len() / 2] ^= 1;
-    for (bytes, expected) in [(&changed[..], "has another SHA-256"), (&table[1..], "has another size")] {
+    for (bytes, expected) in [(&changed[..], "have the SHA-256 in"), (&table[1..], "have the size in")] {
         server.write(&object, bytes)?;
         let ran = run(&variables, &["archive", "verify", location])?;
         ensure!(

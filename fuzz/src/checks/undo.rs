@@ -21,14 +21,14 @@ pub(super) fn check(bytes: &[u8]) {
     let Ok(event) = decode(&rows) else { return };
     let Some(rows) = event.rows() else { return };
     let Some(inverse) = invert(&mut inverter, rows) else { return };
-    let inverse_event = inverse.event();
+    let inverse_event = inverse.event(&format);
     let Some(inverse_rows) = inverse_event.rows() else { panic!("an inverse is a rows event") };
     let decoder = tables.decoder(inverse_rows).expect("an inverse has a table");
     assert_eq!(decoder.count(inverse_rows), Ok(inverse.row_count), "{inverse:?}");
     let has_equal_images = rows.columns_after.is_none_or(|after| after == rows.columns);
     if rows.kind != RowsKind::PartialUpdate && has_equal_images {
         let Some(again) = invert(&mut inverter, inverse_rows) else { return };
-        assert_eq!(again.event().rows().map(|rows| rows.rows), Some(rows.rows));
+        assert_eq!(again.event(&format).rows().map(|rows| rows.rows), Some(rows.rows));
     }
 }
 

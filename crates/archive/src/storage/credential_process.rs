@@ -140,7 +140,7 @@ fn read_output(child: &mut Child, end: Instant) -> Result<Vec<u8>, String> {
     thread::spawn(move || {
         let mut bytes = Vec::new();
         let read = stdout.take(OUTPUT_MAX + 1).read_to_end(&mut bytes).map(|_| bytes);
-        // After the time limit, nobody receives the output.
+        // After the time limit, the output has no receiver.
         let _ = sender.send(read);
     });
     let late = || format!("it did not end within {} seconds", TIMEOUT.as_secs());

@@ -1,5 +1,5 @@
 use binlog::events::{ColumnSet, Rows, RowsFlags, RowsKind, TableMap};
-use binlog::{Flavour, RowDecoder, Table};
+use binlog::{ChecksumAlgorithm, EventFormat, Flavour, RowDecoder, Table};
 use proptest::prelude::{Strategy, any, prop, prop_oneof, proptest};
 
 use super::RowInverter;
@@ -84,6 +84,11 @@ fn images(values: &[&str]) -> Vec<u8> {
     values.iter().flat_map(|values| image(values)).collect()
 }
 
+fn format() -> EventFormat {
+    let (server_version, checksum) = (b"9.7.4".to_vec(), ChecksumAlgorithm::Off);
+    EventFormat { server_version, post_header_sizes: vec![10; 42], checksum, flavour: Flavour::MySql }
+}
+
 /// `sets` are the column sets, `values` the images in order.
 #[track_caller]
 fn check(kind: RowsKind, sets: [u8; 2], values: &[&str], expected: Result<(RowsKind, &str), &str>) {
@@ -91,7 +96,7 @@ fn check(kind: RowsKind, sets: [u8; 2], values: &[&str], expected: Result<(RowsK
     let event = rows(kind, [&first, &second], &bytes);
     let inverted = inverse(&[], &event);
     let shown = inverted.as_ref().map(|inverted| {
-        let event = inverted.event();
+        let event = inverted.event(&format());
         assert_eq!(inverted.flags, RowsFlags::NO_FOREIGN_KEY_CHECKS);
         (inverted.kind, text(event.rows().unwrap()))
     });
@@ -170,9 +175,10 @@ fn changes_of_documents_become_documents() {
     let inverted = inverse(&[], &event).unwrap();
     assert_eq!(inverted.kind, RowsKind::Update);
     assert!(inverted.rows.ends_with(&before));
-    let decoder = RowDecoder::new(Table::new(&map(&[])).unwrap().into(), inverted.event().rows().unwrap());
+    let decoder =
+        RowDecoder::new(Table::new(&map(&[])).unwrap().into(), inverted.event(&format()).rows().unwrap());
     let decoder = decoder.unwrap();
-    let event = inverted.event();
+    let event = inverted.event(&format());
     let row = decoder.rows(event.rows().unwrap()).next().unwrap().unwrap();
     let document = row.before.unwrap().field(2).unwrap().bytes().unwrap();
     let mut shown = Vec::new();
@@ -193,7 +199,7 @@ fn rows_are_chosen_one_by_one() {
     });
     let inverted = inverted.unwrap().unwrap();
     assert_eq!(
-        (inverted.row_count, text(inverted.event().rows().unwrap())),
+        (inverted.row_count, text(inverted.event(&format()).rows().unwrap())),
         (2, "3,c,NULL; 1,a,NULL".into())
     );
 }
@@ -246,7 +252,7 @@ proptest! {
         }).collect();
         let event = rows(kind, [ALL, ALL], &bytes);
         let once = inverse(&[], &event).unwrap();
-        let twice = inverse(&[], once.event().rows().unwrap()).unwrap();
+        let twice = inverse(&[], once.event(&format()).rows().unwrap()).unwrap();
         assert_eq!(twice.kind, kind);
         assert_eq!(twice.rows, bytes);
         assert_eq!(once.row_count, pairs.len() as u64);
