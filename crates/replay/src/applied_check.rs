@@ -223,7 +223,7 @@ mod tests {
         let behind = TransactionHead { origin: TransactionOrigin { end: 100, ..behind.origin }, ..behind };
         assert!(!skip.is_applied(&behind).unwrap());
         let refused = skip.is_applied(&head(0, other, None)).unwrap_err().to_string();
-        assert!(refused.contains("of another log"), "{refused}");
+        assert!(refused.contains("of a different log"), "{refused}");
         assert!(!skip.is_applied(&head(0, other, Some(7))).unwrap());
     }
 

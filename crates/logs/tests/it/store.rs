@@ -297,7 +297,7 @@ fn logs_beside_the_index_take_precedence_over_its_paths() {
     // Logs that are only in another directory, as with --log-bin-index.
     directory.write("index/b.index", format!("{root}/live/b.000001\n{root}/live/b.000002\n").as_bytes());
     assert_eq!(directory.list("index/b.index"), "live/b.000001 live/b.000002");
-    let expected = "index/b.index: line 1 names live/b.000001, but the index's directory has no such log: specify \
+    let expected = "index/b.index: line 1 names live/b.000001, but the index's directory has no such log: give \
                   the index itself to read logs in other directories";
     assert_eq!(directory.list("index"), expected);
 }
