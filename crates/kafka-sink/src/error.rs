@@ -51,8 +51,7 @@ pub enum KafkaSinkError {
     },
     /// A topic of two tables. Their records would overwrite each other in a compacted topic.
     #[error(
-        "the tables {first} and {second} have the same topic {topic}: exclude one of them, write it with a --name of its own, or \
-         send both to one topic with --route"
+        "the tables {first} and {second} have the same topic {topic}: exclude one of them, or write it with a --name of its own"
     )]
     SharedTopic {
         /// Name.

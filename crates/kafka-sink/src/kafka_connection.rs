@@ -37,6 +37,8 @@ pub(crate) struct ConnectionConfig {
     pub(crate) client: ClientConfig,
     /// Source of tokens for logins; `None` for other logins.
     pub(crate) tokens: Option<Arc<TokenClient>>,
+    /// Timeout of a contact that a broker refuses because of TLS or the login: short until one has succeeded.
+    pub(crate) refusal_timeout: Duration,
 }
 
 /// Callbacks of a client that only reads.
@@ -64,7 +66,12 @@ impl ConnectionConfig {
             client.set("ssl.ca.location", "probe");
         }
         let tokens = oauth.map(TokenClient::new).transpose()?.map(Arc::new);
-        Ok(Self { client, tokens })
+        Ok(Self { client, tokens, refusal_timeout: REFUSAL_TIMEOUT })
+    }
+
+    /// Returns the configuration of a connection that replaces one: the brokers have accepted the login before.
+    pub(crate) fn renewed(settings: &KafkaSettings) -> Result<Self, KafkaSinkError> {
+        Ok(Self { refusal_timeout: OPEN_TIMEOUT, ..Self::new(settings)? })
     }
 
     /// Creates a consumer.
@@ -174,8 +181,8 @@ pub(crate) fn connect(
     let producer = BaseProducer::from_config_and_context(&config, context);
     let producer = producer.map_err(config_error)?;
     state.begin_waiting();
-    let existing = wait_for_topics(&producer, settings)?;
-    init_transactions(&producer, settings)?;
+    let existing = wait_for_topics(&producer, settings, connection.refusal_timeout)?;
+    init_transactions(&producer, settings, connection.refusal_timeout)?;
     state.end_waiting();
     Ok((producer, existing))
 }
@@ -184,6 +191,7 @@ pub(crate) fn connect(
 fn wait_for_topics(
     producer: &BaseProducer<KafkaContext>,
     settings: &KafkaSettings,
+    refusal_timeout: Duration,
 ) -> Result<HashSet<String>, KafkaSinkError> {
     let begun = Instant::now();
     loop {
@@ -194,13 +202,15 @@ fn wait_for_topics(
             }
             Err(error) => error,
         };
-        check_open(begun, settings, producer.context(), &error)?;
+        let timeout = if producer.context().is_refused() { refusal_timeout } else { OPEN_TIMEOUT };
+        check_open(ContactWait { begun, timeout }, settings, producer.context(), &error)?;
     }
 }
 
 fn init_transactions(
     producer: &BaseProducer<KafkaContext>,
     settings: &KafkaSettings,
+    refusal_timeout: Duration,
 ) -> Result<(), KafkaSinkError> {
     let begun = Instant::now();
     loop {
@@ -208,7 +218,8 @@ fn init_transactions(
         match producer.init_transactions(POLL_INTERVAL) {
             Ok(()) => return Ok(()),
             Err(error) if is_retriable(&error) => {
-                check_open(begun, settings, producer.context(), &error)?;
+                let timeout = if producer.context().is_refused() { refusal_timeout } else { OPEN_TIMEOUT };
+                check_open(ContactWait { begun, timeout }, settings, producer.context(), &error)?;
             }
             Err(error) => {
                 return Err(KafkaSinkError::Other {
@@ -220,13 +231,20 @@ fn init_transactions(
     }
 }
 
-fn check_open(
+/// Wait for a contact with the brokers.
+#[derive(Clone, Copy, Debug)]
+struct ContactWait {
     begun: Instant,
+    timeout: Duration,
+}
+
+fn check_open(
+    wait: ContactWait,
     settings: &KafkaSettings,
     context: &KafkaContext,
     error: &KafkaError,
 ) -> Result<(), KafkaSinkError> {
-    let timeout = if context.is_refused() { REFUSAL_TIMEOUT } else { OPEN_TIMEOUT };
+    let ContactWait { begun, timeout } = wait;
     if begun.elapsed() < timeout && !(settings.is_stop_requested)() {
         return Ok(());
     }

@@ -546,7 +546,7 @@ impl KafkaSink {
         progress: Option<&BrokerProgress>,
     ) -> Result<FailedOutcome, KafkaSinkError> {
         warn!("{error}; connecting to Kafka again");
-        let config = ConnectionConfig::new(&self.settings)?;
+        let config = ConnectionConfig::renewed(&self.settings)?;
         self.replace_producer(&config)?;
         let saved = read_progress(&config, self.topics.name(self.progress_topic))?;
         let is_saved = |progress: Option<&BrokerProgress>| {
@@ -607,7 +607,7 @@ impl KafkaSink {
         }
         debug!("the brokers refuse a batch; batches have at most {limit} bytes from now on");
         self.batch_size = limit;
-        self.replace_producer(&ConnectionConfig::new(&self.settings)?)
+        self.replace_producer(&ConnectionConfig::renewed(&self.settings)?)
     }
 
     /// Pushes the number of a commit without progress, so that its outcome can be known after the connection is lost.

@@ -64,6 +64,12 @@ impl OauthSettings {
         let url = Url::parse(&address).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
         let url = url
             .ok_or_else(|| failed(format!("{URL_PROPERTY} is not an address: expected https://HOST/PATH")))?;
+        if !url.username().is_empty() || url.password().is_some() || url.query().is_some() {
+            return Err(failed(format!(
+                "{URL_PROPERTY} must not contain a user or a query: put the client and its secret into {CLIENT_PROPERTY} and \
+                 {SECRET_PROPERTY}"
+            )));
+        }
         if is_readable_by_others(&url) {
             return Err(failed(format!(
                 "the secret would be sent without encryption: give {URL_PROPERTY} an address with https://"

@@ -38,6 +38,11 @@ impl RoutedTable {
         Arc::ptr_eq(&self.original, table) || self.original == *table
     }
 
+    /// Returns whether equal keys of the two tables stay equal: the topics that they would have alone are the same.
+    pub(crate) fn has_keys_of(&self, other: &Self) -> bool {
+        self.key_end == other.key_end
+    }
+
     pub(crate) const fn kind(&self) -> &KeyedRecordKind {
         &self.kind
     }

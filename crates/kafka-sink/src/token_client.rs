@@ -92,7 +92,7 @@ fn token_of(body: &[u8], client: &str, now_s: i64) -> Result<OAuthToken, String>
         serde_json::from_slice(body).map_err(|error| error.to_string())?;
     let claims = claims_of(&access_token).unwrap_or_default();
     let expiry_s = claims.exp.map(|exp| exp as i64);
-    let expiry_s = expiry_s.unwrap_or_else(|| now_s + expires_in.unwrap_or(DEFAULT_LIFETIME_S));
+    let expiry_s = expiry_s.unwrap_or_else(|| now_s.saturating_add(expires_in.unwrap_or(DEFAULT_LIFETIME_S)));
     Ok(OAuthToken {
         token: access_token,
         principal_name: claims.sub.unwrap_or_else(|| client.to_owned()),

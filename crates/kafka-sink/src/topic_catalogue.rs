@@ -10,6 +10,7 @@ use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, Top
 use rdkafka::client::DefaultClientContext;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use stream::{KeyedRecordKind, RecordTable};
+use tracing::warn;
 
 use crate::dead_letter::DeadLetterTopic;
 use crate::error::KafkaSinkError;
@@ -19,6 +20,8 @@ use crate::routed_table::RoutedTable;
 use crate::topic_config::TopicConfig;
 use crate::topic_route::TopicRoute;
 
+/// Property of a topic: whether old records are deleted, or only those with a later record of their key.
+const CLEANUP_POLICY: &str = "cleanup.policy";
 /// Timeout of a request to create a topic.
 const ADMIN_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -201,11 +204,15 @@ impl TopicCatalogue {
     }
 
     /// Refuses a second table for a topic: names with other characters than Kafka's can become equal. Tables may share the
-    /// topic of a route, because their keys differ.
+    /// topic of a route if their keys differ.
     fn check_unshared(&self, topic: &RowTopic, names: &[String; 2]) -> Result<(), KafkaSinkError> {
         let is_conflict = |(other_names, other): &(&[String; 2], &RowTopic)| {
             let is_shared = other.number == topic.number && *other_names != names;
-            is_shared && (topic.routed.is_none() || other.routed.is_none())
+            is_shared
+                && match (&topic.routed, &other.routed) {
+                    (Some(routed), Some(other)) => routed.has_keys_of(other),
+                    _ => true,
+                }
         };
         match self.rows.iter().find(is_conflict) {
             None => Ok(()),
@@ -275,7 +282,7 @@ impl TopicCatalogue {
         };
         let topic = NewTopic::new(&name, 1, TopicReplication::Fixed(or_default(*replication)));
         // Short segments: only closed ones are compacted, and a run reads all that is left.
-        let topic = topic.set("cleanup.policy", "compact").set("segment.bytes", "8388608");
+        let topic = topic.set(CLEANUP_POLICY, "compact").set("segment.bytes", "8388608");
         self.create(&topic.set("min.cleanable.dirty.ratio", "0.1"))?;
         Ok(self.add_existing(&name))
     }
@@ -321,7 +328,7 @@ impl TopicCatalogue {
 
     /// Checks that Kafka does not delete the records of a topic after a while.
     fn check_compaction(&self, topic: &str) -> Result<(), KafkaSinkError> {
-        let policy = self.property(topic, "cleanup.policy").map_err(|error| KafkaSinkError::Other {
+        let policy = self.property(topic, CLEANUP_POLICY).map_err(|error| KafkaSinkError::Other {
             what: "reading the configuration of the topic of the progress",
             reason: error.to_string(),
         })?;
@@ -337,6 +344,12 @@ impl TopicCatalogue {
     fn property(&self, topic: &str, name: &str) -> Result<Option<String>, KafkaError> {
         if self.connection.tokens.is_some() {
             // The client that reads it takes no tokens.
+            if name == CLEANUP_POLICY {
+                warn!(
+                    "cannot check the topic {topic} with a login by token: its cleanup.policy must be compact, or the \
+                     progress of the stream is lost"
+                );
+            }
             return Ok(None);
         }
         let admin = self.admin()?;

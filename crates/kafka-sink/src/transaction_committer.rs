@@ -58,6 +58,8 @@ impl TransactionCommitter {
             self.check_stop(begun).map_err(TransactionFailure::Fatal)?;
         }
         loop {
+            // Only a poll fetches the next token of a login that has expired.
+            self.producer.poll(Duration::ZERO);
             let error = match self.producer.commit_transaction(POLL_INTERVAL) {
                 Ok(()) => return Ok(()),
                 Err(error) => error,
