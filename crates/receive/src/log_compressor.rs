@@ -121,7 +121,7 @@ impl LogCompressor {
 
     /// Reads the closed logs from the index, after a new log has begun.
     pub(crate) fn update_closed_logs(&self) {
-        let closed = self.closed_logs();
+        let Some(closed) = self.closed_logs() else { return };
         let mut requests = self.shared.lock_requests();
         requests.set_closed(closed);
         if self.control.compression().is_none() {
@@ -130,20 +130,22 @@ impl LogCompressor {
         self.shared.changed.notify_all();
     }
 
-    /// Leaves the closed logs as they are, except the newest one.
-    pub(crate) fn leave_earlier_logs(&self) {
-        let mut earlier = self.closed_logs();
+    /// Leaves the closed logs as they are, except the newest one. Returns false if the index cannot be read now: then
+    /// nothing is known of these logs.
+    pub(crate) fn leave_earlier_logs(&self) -> bool {
+        let Some(mut earlier) = self.closed_logs() else { return false };
         earlier.pop();
         self.shared.lock_requests().leave(earlier);
+        true
     }
 
-    /// Returns the closed logs in the index, oldest first.
-    fn closed_logs(&self) -> Vec<PathBuf> {
-        // Without the index, no log is compressed now.
-        let Ok(store) = Store::open(&self.directory) else { return Vec::new() };
+    /// Returns the closed logs in the index, oldest first. `None` if the index cannot be read: then no log is
+    /// compressed now.
+    fn closed_logs(&self) -> Option<Vec<PathBuf>> {
+        let store = Store::open(&self.directory).ok()?;
         let closed = store.logs().split_last().map_or(&[][..], |(_, closed)| closed);
         // `components` removes the `./` of the index.
-        closed.iter().map(|log| log.components().collect()).collect()
+        Some(closed.iter().map(|log| log.components().collect()).collect())
     }
 
     /// Ends the thread.

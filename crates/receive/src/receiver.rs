@@ -179,8 +179,10 @@ impl LogReceiver {
     pub(crate) fn start_compressor_if_needed(&mut self) {
         if self.compressor.is_none() && self.control.compression().is_some() {
             let compressor = self.start_compressor();
-            compressor.leave_earlier_logs();
-            self.compressor = Some(compressor);
+            // Otherwise the next closed log tries again.
+            if compressor.leave_earlier_logs() {
+                self.compressor = Some(compressor);
+            }
         }
     }
 
