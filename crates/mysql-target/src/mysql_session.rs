@@ -751,9 +751,10 @@ impl TargetSession for MysqlSession {
         (self.format, self.state) = (None, TransactionState::Idle);
         self.settings = None;
         self.connection.run("ROLLBACK").map_err(server_failure)?;
-        // The pending assignment may not have run.
-        if std::mem::replace(&mut self.autocommit, Autocommit::On) == Autocommit::Off {
+        // A pending assignment may not have run.
+        if self.starts == RowTransactionStart::Implicit {
             self.connection.run("SET @@session.autocommit=1").map_err(server_failure)?;
+            self.autocommit = Autocommit::On;
         }
         // Otherwise the next replay would attribute any change of the definitions to the statement.
         if self.announcement == StatementAnnouncement::Refused {

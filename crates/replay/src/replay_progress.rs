@@ -16,8 +16,8 @@ pub struct ReplayProgress {
     pub position: Option<SourcePosition>,
     /// Starts of further applied transactions after that position, while an XA transaction is undecided.
     pub beyond: Vec<SourcePosition>,
-    /// Number of target transactions committed so far in the source's order. Each transaction saves itself as the
-    /// successor of the last, so it cannot commit if its predecessor was lost. `None` if the target does not count
+    /// Number of target transactions committed so far in the source's order. A transaction that commits while its
+    /// predecessor does saves itself as the successor, so it cannot commit if its predecessor was lost. `None` if the target does not count
     /// commits, or commits come in any order.
     pub commits: Option<u64>,
 }

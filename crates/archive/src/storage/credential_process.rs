@@ -83,7 +83,10 @@ impl CredentialProvider for CredentialProcess {
     {
         let shared = Arc::clone(&self.0);
         Box::pin(async move {
-            if let Some(credential) = shared.valid(&shared.lock()) {
+            // While the command runs, the lock is held: only a thread of its own may wait for it.
+            if let Some(credential) =
+                shared.current.try_lock().ok().and_then(|current| shared.valid(&current))
+            {
                 return Ok(credential);
             }
             let renewed = tokio::task::spawn_blocking(move || shared.renew()).await;
