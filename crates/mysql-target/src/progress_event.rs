@@ -73,14 +73,15 @@ pub(crate) fn put_update(
     // One NULL bit for each column of the image: at most five.
     row.push(0);
     row.append(&mut image);
+    let (columns_before, columns_after) = ((1_u16 << STREAM).to_le_bytes(), columns.to_le_bytes());
     let rows = Rows {
         kind: RowsKind::Update,
         table_id: PROGRESS_TABLE_ID,
         flags: RowsFlags::STATEMENT_END,
         extra: Some(&[]),
         column_count: TYPES.len() as u64,
-        columns: ColumnSet { bits: &(1_u16 << STREAM).to_le_bytes() },
-        columns_after: Some(ColumnSet { bits: &columns.to_le_bytes() }),
+        columns: ColumnSet { bits: &columns_before },
+        columns_after: Some(ColumnSet { bits: &columns_after }),
         rows: &row,
     };
     put(&Event::UpdateRows(rows), out, format)
