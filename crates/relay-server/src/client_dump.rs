@@ -129,8 +129,10 @@ impl<'d, 's> ClientDump<'d, 's> {
                 return self.end(reason);
             }
             // A replica takes no more events while the relay does not read its acknowledgements.
-            if self.semi_sync == SemiSync::On && !self.read_input()? {
-                return Ok(DumpOutcome::Closed);
+            if self.semi_sync == SemiSync::On
+                && let Some(outcome) = self.read_input_or_end()?
+            {
+                return Ok(outcome);
             }
             match step {
                 Ok(DumpStep::More) => {}
@@ -141,8 +143,8 @@ impl<'d, 's> ClientDump<'d, 's> {
                 Ok(DumpStep::Wait { until }) => {
                     self.flush_timed()?;
                     self.record_sent(synced);
-                    if !self.read_input()? {
-                        return Ok(DumpOutcome::Closed);
+                    if let Some(outcome) = self.read_input_or_end()? {
+                        return Ok(outcome);
                     }
                     self.record_caught_up();
                     self.wait(seen, until)?;
@@ -166,11 +168,8 @@ impl<'d, 's> ClientDump<'d, 's> {
             if can_find_start(self.session.shared.forms.store(), &self.request.mode).unwrap_or(true) {
                 break;
             }
-            if let Some(reason) = self.end_reason() {
-                return self.end(reason).map(Some);
-            }
-            if !self.read_input()? {
-                return Ok(Some(DumpOutcome::Closed));
+            if let Some(outcome) = self.read_input_or_end()? {
+                return Ok(Some(outcome));
             }
             self.wait(seen, None)?;
         }
@@ -509,6 +508,16 @@ impl<'d, 's> ClientDump<'d, 's> {
             self.acknowledge(covered);
         }
         Ok(true)
+    }
+
+    /// Reads what the client has sent. Returns an outcome if the client has disconnected, or another thread has ended
+    /// the dump. The reason of the other thread is checked last: that thread also ends the input.
+    fn read_input_or_end(&mut self) -> io::Result<Option<DumpOutcome>> {
+        let is_connected = self.read_input()?;
+        match self.end_reason() {
+            Some(reason) => self.end(reason).map(Some),
+            None => Ok((!is_connected).then_some(DumpOutcome::Closed)),
+        }
     }
 
     /// Reports the last sync that the client has acknowledged.
