@@ -2,7 +2,8 @@
 
 use std::env;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{self, Command, Output};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context, Result};
 
@@ -34,6 +35,8 @@ pub struct Screenshot {
 
 /// Time for a page to load and to show its first data, in milliseconds.
 const LOAD_TIME_MS: u32 = 5000;
+/// Longest such time on a busy machine, in milliseconds.
+const LOAD_TIME_MAX_MS: u32 = 40_000;
 
 /// Writes a picture of a page to a PNG file, with the Chromium of `BINTIDE_CHROMIUM`, else with Debian's, which is
 /// fetched into the cache: 120 MB. Debian's runs on Debian 12 only, because it uses the machine's C library.
@@ -41,41 +44,69 @@ const LOAD_TIME_MS: u32 = 5000;
 /// # Errors
 /// Returns an error if Chromium cannot be fetched or run, or it writes no picture.
 pub fn take_screenshot(address: &str, screenshot: Screenshot, path: &Path) -> Result<()> {
-    let mut command = headless()?;
+    let mut chromium = Chromium::new()?;
     let Screenshot { width, height, colors } = screenshot;
     let scheme = if colors == ColorScheme::Dark { 0 } else { 1 };
-    command.args(["--hide-scrollbars", &format!("--timeout={LOAD_TIME_MS}")]);
-    command.arg(format!("--blink-settings=preferredColorScheme={scheme}"));
-    command.arg(format!("--window-size={width},{height}"));
-    command.arg(format!("--screenshot={}", path.display())).arg(address);
-    let output = command.output().context("could not run Chromium")?;
+    chromium.command.args(["--hide-scrollbars", &format!("--timeout={LOAD_TIME_MS}")]);
+    chromium.command.arg(format!("--blink-settings=preferredColorScheme={scheme}"));
+    chromium.command.arg(format!("--window-size={width},{height}"));
+    chromium.command.arg(format!("--screenshot={}", path.display())).arg(address);
+    let output = chromium.run()?;
     let text = String::from_utf8_lossy(&output.stderr);
-    anyhow::ensure!(output.status.success() && path.exists(), "Chromium took no picture: {text}");
+    anyhow::ensure!(path.exists(), "Chromium took no picture: {text}");
     Ok(())
 }
 
-/// Returns the HTML of a page after its scripts have run, with the same Chromium as [`take_screenshot`].
+/// Returns the HTML of a page after its scripts have run, with the same Chromium as [`take_screenshot`]. If
+/// `is_complete` returns false for it, loads the page again with more time: on a busy machine, the first data take
+/// longer. Returns the last HTML if none is complete.
 ///
 /// # Errors
 /// Returns an error if Chromium cannot be fetched or run.
-pub fn dump_page(address: &str) -> Result<String> {
-    let mut command = headless()?;
-    command.arg(format!("--timeout={LOAD_TIME_MS}")).arg("--dump-dom").arg(address);
-    let output = command.output().context("could not run Chromium")?;
-    let text = String::from_utf8_lossy(&output.stderr);
-    anyhow::ensure!(output.status.success(), "Chromium failed: {text}");
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+pub fn dump_page(address: &str, is_complete: impl Fn(&str) -> bool) -> Result<String> {
+    let mut load_time_ms = LOAD_TIME_MS;
+    loop {
+        let mut chromium = Chromium::new()?;
+        chromium.command.arg(format!("--timeout={load_time_ms}")).arg("--dump-dom").arg(address);
+        let html = String::from_utf8_lossy(&chromium.run()?.stdout).into_owned();
+        load_time_ms *= 2;
+        if is_complete(&html) || load_time_ms > LOAD_TIME_MAX_MS {
+            return Ok(html);
+        }
+    }
 }
 
-/// Returns a command that runs Chromium without a window.
-fn headless() -> Result<Command> {
-    let mut command = chromium()?;
-    // A separate directory for settings and caches, apart from the user's.
-    let profile = cache::target_dir().join("chromium");
-    std::fs::create_dir_all(&profile)?;
-    command.env("HOME", profile).args(["--headless=new", "--no-sandbox", "--disable-gpu"]);
-    command.arg("--disable-dev-shm-usage");
-    Ok(command)
+/// Chromium without a window, with a profile of its own: two instances with the same profile disturb each other.
+struct Chromium {
+    command: Command,
+    profile: PathBuf,
+}
+
+impl Chromium {
+    fn new() -> Result<Self> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("{}-{}", process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let profile = cache::target_dir().join("chromium").join(name);
+        let mut command = chromium()?;
+        std::fs::create_dir_all(&profile)?;
+        command.env("HOME", &profile).args(["--headless=new", "--no-sandbox", "--disable-gpu"]);
+        command.arg("--disable-dev-shm-usage");
+        Ok(Self { command, profile })
+    }
+
+    fn run(&mut self) -> Result<Output> {
+        let output = self.command.output().context("could not run Chromium")?;
+        let text = String::from_utf8_lossy(&output.stderr);
+        anyhow::ensure!(output.status.success(), "Chromium failed: {text}");
+        Ok(output)
+    }
+}
+
+impl Drop for Chromium {
+    fn drop(&mut self) {
+        // What remains is in the build directory.
+        let _ = std::fs::remove_dir_all(&self.profile);
+    }
 }
 
 fn chromium() -> Result<Command> {

@@ -318,11 +318,12 @@ fn browsers_show_the_page() -> Result<()> {
     wait_for_equal(&source, &replica)?;
     // The chart needs two samples of the lag.
     thread::sleep(Duration::from_secs(5));
-    let page = dump_page(&format!("http://127.0.0.1:{http}/"))?;
-    for expected in ["repl@127.0.0.1:", "<path class=\"line\" d=\"M", "binlog.000001", ">as-is<", ">ready<"] {
-        ensure!(page.contains(expected), "{expected} is not in {page}");
-    }
-    ensure!(!page.contains(">Waiting for the first report.<"), "{page}");
+    let expected = ["repl@127.0.0.1:", "<path class=\"line\" d=\"M", "binlog.000001", ">as-is<", ">ready<"];
+    let is_complete = |page: &str| {
+        expected.iter().all(|part| page.contains(part)) && !page.contains(">Waiting for the first report.<")
+    };
+    let page = dump_page(&format!("http://127.0.0.1:{http}/"), is_complete)?;
+    ensure!(is_complete(&page), "the page lacks one of {expected:?}, or shows no report: {page}");
     check_narrow_page(http)
 }
 
@@ -349,13 +350,15 @@ fn check_narrow_page(http: u16) -> Result<()> {
             thread::spawn(move || serve_in_frame(stream, &page, http));
         }
     });
-    let dumped = dump_page(&format!("http://127.0.0.1:{port}/narrow"))?;
-    let value = |name: &str| -> Result<u32> {
-        let (_, rest) = dumped.split_once(&format!("data-{name}=\"")).with_context(|| dumped.clone())?;
-        Ok(rest.split('"').next().unwrap_or_default().parse()?)
+    let value = |page: &str, name: &str| -> Option<u32> {
+        let (_, rest) = page.split_once(&format!("data-{name}=\""))?;
+        rest.split('"').next()?.parse().ok()
     };
-    ensure!(value("rows")? > 10, "the page shows no data: {dumped}");
-    ensure!(value("width")? <= 400, "the page is {} pixels wide", value("width")?);
+    let shows_data = |page: &str| value(page, "rows").is_some_and(|rows| rows > 10);
+    let dumped = dump_page(&format!("http://127.0.0.1:{port}/narrow"), shows_data)?;
+    ensure!(shows_data(&dumped), "the page shows no data: {dumped}");
+    let width = value(&dumped, "width").with_context(|| dumped.clone())?;
+    ensure!(width <= 400, "the page is {width} pixels wide");
     Ok(())
 }
 
