@@ -8,23 +8,31 @@ use serde::Deserialize;
 use super::Finding;
 
 /// Dependencies that each crate may have within the workspace, as in ARCHITECTURE.md. Unlisted crates may use all.
-const MAY_USE: [(&str, &[&str]); 26] = [
+const MAY_USE: [(&str, &[&str]); 27] = [
     ("bintide-binlog", &[]),
     ("bintide-wire", &["bintide-binlog"]),
     ("bintide-logs", &["bintide-binlog"]),
     ("bintide-sql", &["bintide-binlog"]),
     ("bintide-option-files", &[]),
+    ("bintide-shell-command", &[]),
     ("bintide-list", &["bintide-binlog", "bintide-logs", "bintide-sql"]),
     ("bintide-mysqlbinlog", &["bintide-binlog", "bintide-logs", "bintide-option-files", "bintide-sql"]),
     ("bintide-inspect", &["bintide-binlog", "bintide-logs", "bintide-sql"]),
     ("bintide-advise", &["bintide-binlog", "bintide-inspect", "bintide-logs"]),
     ("bintide-rewrite", &["bintide-binlog", "bintide-logs"]),
     ("bintide-undo", &["bintide-binlog", "bintide-logs"]),
-    ("bintide-archive", &["bintide-binlog", "bintide-logs"]),
+    ("bintide-archive", &["bintide-binlog", "bintide-logs", "bintide-shell-command"]),
     ("bintide-diff", &["bintide-binlog", "bintide-logs"]),
     (
         "bintide-servers",
-        &["bintide-binlog", "bintide-logs", "bintide-option-files", "bintide-sql", "bintide-wire"],
+        &[
+            "bintide-binlog",
+            "bintide-logs",
+            "bintide-option-files",
+            "bintide-shell-command",
+            "bintide-sql",
+            "bintide-wire",
+        ],
     ),
     (
         "bintide-receive",

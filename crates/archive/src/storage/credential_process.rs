@@ -2,23 +2,18 @@
 
 use std::fmt;
 use std::future::Future;
-use std::io::Read;
 use std::pin::Pin;
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use object_store::CredentialProvider;
 use object_store::aws::AwsCredential;
 use serde::Deserialize;
+use shell_command::ShellCommand;
 
 /// Time limit of the command.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// Interval at which the wait for the end of the command looks for it.
-const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Maximum size of the output in bytes. Session tokens have a few thousand.
 const OUTPUT_MAX: u64 = 256 << 10;
 /// Time before the expiration at which the command runs again.
@@ -83,7 +78,7 @@ impl CredentialProvider for CredentialProcess {
     {
         let shared = Arc::clone(&self.0);
         Box::pin(async move {
-            // While the command runs, the lock is held: only a thread of its own may wait for it.
+            // The lock is held while the command runs. To wait for it here would block other requests.
             if let Some(credential) =
                 shared.current.try_lock().ok().and_then(|current| shared.valid(&current))
             {
@@ -117,48 +112,12 @@ impl SharedProcess {
         if let Some(credential) = self.valid(&current) {
             return Ok(credential);
         }
-        let renewed = parse(&run(&self.command)?, Timestamp::now())?;
+        let command = ShellCommand { text: &self.command, timeout: TIMEOUT, output_max: OUTPUT_MAX };
+        let output = command.run(|| false).map_err(|error| error.to_string())?;
+        let renewed = parse(&output, Timestamp::now())?;
         let credential = Arc::clone(&renewed.credential);
         *current = Some(renewed);
         Ok(credential)
-    }
-}
-
-/// Runs a shell command, and returns its output. The command inherits the standard error of this process.
-fn run(command: &str) -> Result<Vec<u8>, String> {
-    let mut shell = Command::new("/bin/sh");
-    shell.arg("-c").arg(command).stdin(Stdio::null()).stdout(Stdio::piped());
-    let mut child = shell.spawn().map_err(|error| format!("/bin/sh: {error}"))?;
-    let output = read_output(&mut child, Instant::now() + TIMEOUT);
-    if output.is_err() {
-        // A command that has ended cannot be killed.
-        let _ = child.kill().and_then(|()| child.wait());
-    }
-    output
-}
-
-fn read_output(child: &mut Child, end: Instant) -> Result<Vec<u8>, String> {
-    let stdout = child.stdout.take().ok_or("it has no standard output")?;
-    let (sender, receiver) = mpsc::channel();
-    thread::spawn(move || {
-        let mut bytes = Vec::new();
-        let read = stdout.take(OUTPUT_MAX + 1).read_to_end(&mut bytes).map(|_| bytes);
-        // After the time limit, the output has no receiver.
-        let _ = sender.send(read);
-    });
-    let late = || format!("it did not end within {} seconds", TIMEOUT.as_secs());
-    let read = receiver.recv_timeout(end.saturating_duration_since(Instant::now())).map_err(|_| late())?;
-    let bytes = read.map_err(|error| format!("could not read its output: {error}"))?;
-    if bytes.len() as u64 > OUTPUT_MAX {
-        return Err(format!("its output is longer than {OUTPUT_MAX} bytes"));
-    }
-    loop {
-        match child.try_wait().map_err(|error| error.to_string())? {
-            Some(status) if status.success() => return Ok(bytes),
-            Some(status) => return Err(status.to_string()),
-            None if Instant::now() >= end => return Err(late()),
-            None => thread::sleep(POLL_INTERVAL),
-        }
     }
 }
 
@@ -189,7 +148,7 @@ fn parse(output: &[u8], now: Timestamp) -> Result<RenewedCredential, String> {
 mod tests {
     use jiff::Timestamp;
 
-    use super::{CredentialProcess, parse, run};
+    use super::{CredentialProcess, parse};
 
     const NOW: &str = "2026-11-22T14:00:00Z";
 
@@ -226,16 +185,9 @@ mod tests {
     }
 
     #[test]
-    fn commands_fail_with_their_status() {
-        assert_eq!(run("printf one").unwrap(), b"one");
-        assert_eq!(run("printf one; exit 3").unwrap_err(), "exit status: 3");
-        assert!(run("head -c 300000 /dev/zero").unwrap_err().contains("is longer than"));
-    }
-
-    #[test]
     fn a_command_runs_again_for_expired_credentials() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = |name: &str| folder.path().join(name).display().to_string();
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name).display().to_string();
         let keys = |id: &str, expiration: &str| {
             let output = format!(
                 r#"{{"Version": 1, "AccessKeyId": "{id}", "SecretAccessKey": "s", "Expiration": "{expiration}"}}"#
