@@ -88,6 +88,11 @@ fn causes_text(error: &dyn std::error::Error) -> String {
     text
 }
 
+/// Returns whether an address has a user or a password.
+pub(crate) fn has_login(url: &Url) -> bool {
+    !url.username().is_empty() || url.password().is_some()
+}
+
 /// Returns whether others on the network can read what is sent to an address: without TLS, except within this machine.
 pub(crate) fn is_readable_by_others(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);

@@ -193,7 +193,7 @@ fn wait_for_topics(
     settings: &KafkaSettings,
     refusal_timeout: Duration,
 ) -> Result<HashSet<String>, KafkaSinkError> {
-    let begun = Instant::now();
+    let wait = ContactWait { begun: Instant::now(), refusal_timeout };
     loop {
         producer.poll(Duration::ZERO);
         let error = match producer.client().fetch_metadata(None, POLL_INTERVAL) {
@@ -202,8 +202,7 @@ fn wait_for_topics(
             }
             Err(error) => error,
         };
-        let timeout = if producer.context().is_refused() { refusal_timeout } else { OPEN_TIMEOUT };
-        check_open(ContactWait { begun, timeout }, settings, producer.context(), &error)?;
+        check_open(wait, settings, producer.context(), &error)?;
     }
 }
 
@@ -212,14 +211,13 @@ fn init_transactions(
     settings: &KafkaSettings,
     refusal_timeout: Duration,
 ) -> Result<(), KafkaSinkError> {
-    let begun = Instant::now();
+    let wait = ContactWait { begun: Instant::now(), refusal_timeout };
     loop {
         producer.poll(Duration::ZERO);
         match producer.init_transactions(POLL_INTERVAL) {
             Ok(()) => return Ok(()),
             Err(error) if is_retriable(&error) => {
-                let timeout = if producer.context().is_refused() { refusal_timeout } else { OPEN_TIMEOUT };
-                check_open(ContactWait { begun, timeout }, settings, producer.context(), &error)?;
+                check_open(wait, settings, producer.context(), &error)?;
             }
             Err(error) => {
                 return Err(KafkaSinkError::Other {
@@ -235,7 +233,8 @@ fn init_transactions(
 #[derive(Clone, Copy, Debug)]
 struct ContactWait {
     begun: Instant,
-    timeout: Duration,
+    /// Timeout after a refusal because of TLS or the login.
+    refusal_timeout: Duration,
 }
 
 fn check_open(
@@ -244,7 +243,8 @@ fn check_open(
     context: &KafkaContext,
     error: &KafkaError,
 ) -> Result<(), KafkaSinkError> {
-    let ContactWait { begun, timeout } = wait;
+    let ContactWait { begun, refusal_timeout } = wait;
+    let timeout = if context.is_refused() { refusal_timeout } else { OPEN_TIMEOUT };
     if begun.elapsed() < timeout && !(settings.is_stop_requested)() {
         return Ok(());
     }

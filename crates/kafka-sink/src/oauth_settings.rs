@@ -9,7 +9,7 @@ use std::fs;
 use reqwest::Url;
 
 use crate::error::KafkaSinkError;
-use crate::http_client::is_readable_by_others;
+use crate::http_client::{has_login, is_readable_by_others};
 
 /// Property with the address of the server.
 const URL_PROPERTY: &str = "sasl.oauthbearer.token.endpoint.url";
@@ -64,7 +64,7 @@ impl OauthSettings {
         let url = Url::parse(&address).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
         let url = url
             .ok_or_else(|| failed(format!("{URL_PROPERTY} is not an address: expected https://HOST/PATH")))?;
-        if !url.username().is_empty() || url.password().is_some() || url.query().is_some() {
+        if has_login(&url) || url.query().is_some() {
             return Err(failed(format!(
                 "{URL_PROPERTY} must not contain a user or a query: put the client and its secret into {CLIENT_PROPERTY} and \
                  {SECRET_PROPERTY}"
@@ -121,6 +121,10 @@ mod tests {
         check(&["sasl.mechanism=PLAIN"], None);
         check(&[mechanism, url, client, secret], None);
         check(&[mechanism, local, client, secret], None);
+        let with_secret = "sasl.oauthbearer.token.endpoint.url=https://me:x@idp/token";
+        check(&[mechanism, with_secret, client, secret], Some("must not contain a user"));
+        let with_query = "sasl.oauthbearer.token.endpoint.url=https://idp/token?key=x";
+        check(&[mechanism, with_query, client, secret], Some("must not contain a user"));
         check(&[mechanism, url, client], Some("sasl.oauthbearer.client.secret is missing"));
         check(&[mechanism, plain, client, secret], Some("without encryption"));
         check(

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use reqwest::Url;
 
-use crate::http_client::is_readable_by_others;
+use crate::http_client::{has_login, is_readable_by_others};
 
 /// Property with a user and a password, as Confluent's clients name it.
 const LOGIN_PROPERTY: &str = "basic.auth.user.info";
@@ -71,7 +71,7 @@ impl RegistrySettings {
         let shown = if text.contains('@') { "the address" } else { text };
         let malformed = || RegistrySettingsError::Malformed(shown.to_owned());
         let mut url = Url::parse(text).map_err(|_| malformed())?;
-        if !url.username().is_empty() || url.password().is_some() {
+        if has_login(&url) {
             return Err(RegistrySettingsError::User);
         }
         let is_plain = url.query().is_none() && url.fragment().is_none();

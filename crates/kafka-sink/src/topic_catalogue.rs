@@ -336,6 +336,13 @@ impl TopicCatalogue {
             Some(policy) if policy != "compact" => {
                 Err(KafkaSinkError::NotCompacted { topic: topic.to_owned(), policy })
             }
+            None if self.connection.tokens.is_some() => {
+                warn!(
+                    "cannot check the topic {topic} with a login by token: its cleanup.policy must be compact, or the \
+                     progress of the stream is lost"
+                );
+                Ok(())
+            }
             _ => Ok(()),
         }
     }
@@ -344,12 +351,6 @@ impl TopicCatalogue {
     fn property(&self, topic: &str, name: &str) -> Result<Option<String>, KafkaError> {
         if self.connection.tokens.is_some() {
             // The client that reads it takes no tokens.
-            if name == CLEANUP_POLICY {
-                warn!(
-                    "cannot check the topic {topic} with a login by token: its cleanup.policy must be compact, or the \
-                     progress of the stream is lost"
-                );
-            }
             return Ok(None);
         }
         let admin = self.admin()?;

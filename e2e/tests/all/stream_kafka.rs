@@ -239,10 +239,10 @@ fn logs_and_archives_are_streamed_and_resumed() -> Result<()> {
     let (broker, source, directory) = (KafkaBroker::start(&[])?, source()?, TempDir::new()?);
     let index = source.datadir().join("binlog.index").display().to_string();
     let archive = directory.path().join("archive").display().to_string();
-    let stream_logs = |place: &str| {
-        let ran = stream_to(&broker, &[place])?.output()?;
-        ensure!(ran.status.success(), "{place}: {}", String::from_utf8_lossy(&ran.stderr));
-        compare_with_pipe(&broker, &source, KEYS).with_context(|| place.to_owned())
+    let stream_logs = |location: &str| {
+        let ran = stream_to(&broker, &[location])?.output()?;
+        ensure!(ran.status.success(), "{location}: {}", String::from_utf8_lossy(&ran.stderr));
+        compare_with_pipe(&broker, &source, KEYS).with_context(|| location.to_owned())
     };
     source.sql(
         "use d; insert into t (b) values ('one'); flush binary logs; insert into t (b) values ('two')",
