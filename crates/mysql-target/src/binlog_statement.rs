@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use binlog::events::{FormatDescription, Rows, RowsFlags};
 use binlog::{
-    DecodeError, EncodeError, Event, EventFormat, EventOrigin, NextPosition, RawEvent, TableRegistry,
+    DecodeError, EncodeError, Event, EventFlags, EventFormat, EventOrigin, NextPosition, RawEvent,
+    TableRegistry,
 };
 use replay::RowEvents;
 
@@ -47,9 +48,18 @@ pub(crate) fn format_description(format: &EventFormat) -> Result<Vec<u8>, Encode
         checksum_algorithm: format.has_checksum_byte().then_some(0),
     };
     let mut out = Vec::new();
-    let origin = EventOrigin { timestamp: 0, server_id: 1, flags: binlog::EventFlags(0) };
-    Event::FormatDescription(description).write(origin, NextPosition::Fixed(0), format, &mut out)?;
+    put_event(&Event::FormatDescription(description), &mut out, format)?;
     Ok(out)
+}
+
+/// Appends an event of this replay: no server has written it.
+pub(crate) fn put_event(
+    event: &Event<'_>,
+    out: &mut Vec<u8>,
+    format: &EventFormat,
+) -> Result<(), EncodeError> {
+    let origin = EventOrigin { timestamp: 0, server_id: 1, flags: EventFlags(0) };
+    event.write(origin, NextPosition::Fixed(0), format, out)
 }
 
 /// Reason why events cannot be split.
@@ -232,7 +242,7 @@ impl EventSplitter<'_> {
 }
 
 /// Sets the statement-end flag in the last event of a run.
-fn end_run(run: &mut [u8], format: &EventFormat) {
+pub(crate) fn end_run(run: &mut [u8], format: &EventFormat) {
     let mut last = 0;
     let mut at = 0;
     while let Some(size) = run.get(at + 9..at + 13).and_then(|size| size.try_into().ok()) {

@@ -1,16 +1,18 @@
 //! Progress as row events: the update of a row of the progress table, in the same request as the changes.
 
 use binlog::events::{ColumnSet, Rows, RowsFlags, RowsKind, TableMap};
-use binlog::{EncodeError, Event, EventFlags, EventFormat, EventOrigin, Flavour, NextPosition};
+use binlog::{EncodeError, Event, EventFormat, Flavour};
 use replay::ReplayProgress;
 
+use crate::binlog_statement::put_event;
 use crate::progress_sql::beyond_text;
 
 /// Number of the progress table in its events. Servers count their tables from a small number.
 pub(crate) const PROGRESS_TABLE_ID: u64 = 0x7fff_ffff_ffff;
 
 /// Size of the column for the name of a log, in bytes.
-pub(crate) const LOG_NAME_SIZE_MAX: usize = 4096;
+pub(crate) const LOG_NAME_SIZE_MAX: u16 = 4096;
+const LOG_NAME_SIZE: [u8; 2] = LOG_NAME_SIZE_MAX.to_le_bytes();
 
 /// Columns of the progress table, by their index in [`crate::progress_sql::CREATE_PROGRESS_TABLE`].
 const STREAM: usize = 0;
@@ -23,7 +25,7 @@ const COMMITS: usize = 8;
 /// Type codes of the columns: INT, LONGTEXT, VARBINARY, BIGINT, LONGTEXT, LONGTEXT, INT, INT, BIGINT.
 const TYPES: [u8; 9] = [3, 252, 15, 8, 252, 252, 3, 3, 8];
 /// Size of the length of a LONGTEXT; the maximum size of the VARBINARY, in two bytes; the other two LONGTEXTs.
-const METADATA: [u8; 5] = [4, 0, 0x10, 4, 4];
+const METADATA: [u8; 5] = [4, LOG_NAME_SIZE[0], LOG_NAME_SIZE[1], 4, 4];
 /// The columns that may be NULL: log, position, intent, source.
 const NULLABLE: [u8; 2] = [0b1010_1100, 0];
 
@@ -40,7 +42,7 @@ pub(crate) fn put_table_map(out: &mut Vec<u8>, format: &EventFormat) -> Result<(
         optional: &[],
         flavour: Flavour::MySql,
     };
-    put(&Event::TableMap(map), out, format)
+    put_event(&Event::TableMap(map), out, format)
 }
 
 /// Appends the rows event that saves progress in a row of the table. It ends its statement.
@@ -84,16 +86,11 @@ pub(crate) fn put_update(
         columns_after: Some(ColumnSet { bits: &columns_after }),
         rows: &row,
     };
-    put(&Event::UpdateRows(rows), out, format)
+    put_event(&Event::UpdateRows(rows), out, format)
 }
 
 fn put_long_text(out: &mut Vec<u8>, text: &str) {
     let size = u32::try_from(text.len()).expect("ours: the progress fits into a LONGTEXT");
     out.extend_from_slice(&size.to_le_bytes());
     out.extend_from_slice(text.as_bytes());
-}
-
-fn put(event: &Event<'_>, out: &mut Vec<u8>, format: &EventFormat) -> Result<(), EncodeError> {
-    let origin = EventOrigin { timestamp: 0, server_id: 1, flags: EventFlags(0) };
-    event.write(origin, NextPosition::Fixed(0), format, out)
 }

@@ -9,6 +9,7 @@ use binlog::events::RowsFlags;
 use binlog::{EventType, HEADER_SIZE, RawEvent};
 use replay::{ReplayProgress, RowEvents};
 
+use crate::binlog_statement::end_run;
 use crate::progress_event::{LOG_NAME_SIZE_MAX, PROGRESS_TABLE_ID, put_table_map, put_update};
 
 /// Size of the table number in table maps and rows events.
@@ -17,9 +18,10 @@ const TABLE_ID_SIZE: usize = 6;
 /// Returns events that make the same changes as one statement. `None` if the events must remain separate statements: if
 /// their flags differ, or a table has two definitions, or the format is older than MySQL 5.6.
 pub(crate) fn unite(rows: &RowEvents) -> Option<Vec<u8>> {
-    let UnitedEvents { maps, rows: mut united, last, .. } = UnitedEvents::of(rows)?;
-    let end = united.get_mut(last?..)?;
-    RowEvents::end_statement(end, &rows.format);
+    let UnitedEvents { maps, rows: mut united, flags } = UnitedEvents::of(rows)?;
+    // Without rows, there is nothing to unite.
+    flags?;
+    end_run(&mut united, &rows.format);
     let mut out = Vec::with_capacity(rows.bytes.len());
     maps.values().for_each(|map| out.extend_from_slice(map));
     out.append(&mut united);
@@ -35,7 +37,7 @@ pub(crate) fn unite_with_progress(
     progress: &ReplayProgress,
     stream: usize,
 ) -> Option<Vec<u8>> {
-    if progress.position.as_ref().is_some_and(|position| position.log.len() > LOG_NAME_SIZE_MAX) {
+    if progress.position.as_ref().is_some_and(|position| position.log.len() > LOG_NAME_SIZE_MAX.into()) {
         return None;
     }
     let UnitedEvents { maps, rows: mut united, .. } = UnitedEvents::of(rows)?;
@@ -53,8 +55,6 @@ struct UnitedEvents<'a> {
     maps: BTreeMap<u64, &'a [u8]>,
     /// Rows events, of which none ends the statement.
     rows: Vec<u8>,
-    /// Offset of the last rows event in `rows`.
-    last: Option<usize>,
     /// Flags of all rows events, without the statement's end.
     flags: Option<u16>,
 }
@@ -85,7 +85,6 @@ impl<'a> UnitedEvents<'a> {
                 let flags = flags & !RowsFlags::STATEMENT_END.0;
                 let is_same = *self.flags.get_or_insert(flags) == flags;
                 let start = self.rows.len();
-                self.last = Some(start);
                 self.rows.extend_from_slice(bytes);
                 self.rows[start + flags_at..start + flags_at + 2].copy_from_slice(&flags.to_le_bytes());
                 is_same.then_some(())
@@ -194,10 +193,10 @@ mod tests {
         let row = "1 row, 2 bytes, flags 0";
         // 5 bytes are the key; 1 byte has the NULL bits; then texts and numbers with their sizes.
         let saved = format!("1 row, {} bytes, flags 1", 5 + 1 + (4 + 40) + (2 + 3) + 8 + 4 + 8);
-        let wanted = ["a", "b", "progress", row, row, row, &saved];
-        assert_eq!(lines(unite_with_progress(&rows, &progress(), 3).unwrap()), wanted);
-        let wanted = ["a", "b", row, row, "1 row, 2 bytes, flags 1"];
-        assert_eq!(lines(unite(&rows).unwrap()), wanted);
+        let expected = ["a", "b", "progress", row, row, row, &saved];
+        assert_eq!(lines(unite_with_progress(&rows, &progress(), 3).unwrap()), expected);
+        let expected = ["a", "b", row, row, "1 row, 2 bytes, flags 1"];
+        assert_eq!(lines(unite(&rows).unwrap()), expected);
     }
 
     #[test]
