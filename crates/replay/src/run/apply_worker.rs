@@ -16,7 +16,7 @@ use crate::replay_options::ReplayOptions;
 use crate::replay_progress::ReplayProgress;
 use crate::replay_target::{CommitSignal, CommitSignalCause, ReplayTarget, TargetSession};
 use crate::run::group_applier::{
-    ApplyTotals, RowCounter, can_be_undone, finish_group, give_group, name_failed_member,
+    ApplyTotals, RowCounter, can_be_undone, commit_at_once, finish_group, give_group, name_failed_member,
 };
 use crate::run::group_builder::CommitGroup;
 use crate::run::group_queue::{ApplierMessage, GroupQueue};
@@ -419,7 +419,8 @@ impl<'s> ApplyWorker<'s, '_> {
             let session = &mut *own.session;
             let given = give_group(session, group, &mut self.counter);
             if given.is_ok()
-                && let Some(committed) = self.commit_at_once(number, group, session)
+                && self.is_free(number)
+                && let Some(committed) = commit_at_once(session, group, &shared.progress(group))
             {
                 let committed =
                     committed.map(|()| |gate: &mut CommitGate| gate.mark_committed_at_once(number));
@@ -469,17 +470,9 @@ impl<'s> ApplyWorker<'s, '_> {
         Some(())
     }
 
-    /// Commits a group whose changes are with the session, if no order must be kept, and the session can make one request
-    /// of all.
-    fn commit_at_once(
-        &self,
-        number: u64,
-        group: &CommitGroup,
-        session: &mut dyn TargetSession,
-    ) -> Option<Result<(), TargetFailure>> {
-        let is_free = self.shared.order == CommitOrder::Any || self.shared.state().is_alone(number);
-        let is_possible = is_free && group.plan.shape == TransactionShape::Rows;
-        is_possible.then(|| session.commit_at_once(&self.shared.progress(group))).flatten()
+    /// Returns whether a group may commit without a word from the gate: it has no order to keep.
+    fn is_free(&self, number: u64) -> bool {
+        self.shared.order == CommitOrder::Any || self.shared.state().is_alone(number)
     }
 
     /// Records a committed group.

@@ -6,7 +6,7 @@ use crate::apply_plan::{ApplyStep, TransactionShape};
 use crate::commit_gate::RETRIES_MAX;
 use crate::replay_error::{ReplayError, TargetFailure, TargetFailureKind};
 use crate::replay_log::STDIN;
-use crate::replay_progress::StatementIntent;
+use crate::replay_progress::{ReplayProgress, StatementIntent};
 use crate::replay_target::{ReplayTarget, TargetSession};
 use crate::row_events::RowEvents;
 use crate::row_reader::RowReader;
@@ -96,8 +96,7 @@ impl GroupApplier {
     fn try_apply(&mut self, group: &CommitGroup) -> Result<(), TargetFailure> {
         let session = &mut *self.session;
         give_group(session, group, &mut self.counter)?;
-        let is_rows = group.plan.shape == TransactionShape::Rows;
-        match is_rows.then(|| session.commit_at_once(&group.progress)).flatten() {
+        match commit_at_once(session, group, &group.progress) {
             Some(committed) => committed?,
             None => {
                 finish_group(session, group, &mut self.counter)?;
@@ -168,6 +167,17 @@ pub(super) fn give_group(
         }
     }
     Ok(())
+}
+
+/// Commits a group that was given to the session, if the session can make one request of all. No order with other
+/// sessions may have to be kept.
+pub(super) fn commit_at_once(
+    session: &mut dyn TargetSession,
+    group: &CommitGroup,
+    progress: &ReplayProgress,
+) -> Option<Result<(), TargetFailure>> {
+    let is_rows = group.plan.shape == TransactionShape::Rows;
+    is_rows.then(|| session.commit_at_once(progress)).flatten()
 }
 
 /// Waits until all changes of a group are made: only the commit is left.
