@@ -19,6 +19,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use testkit::{Launch, TestServer};
 
+use super::turns::{ContenderRuns, run_in_turns};
 use super::{cases, doc_page, workload_runs};
 use crate::workload_runs::machine_cpu_seconds;
 use crate::workloads;
@@ -68,18 +69,12 @@ struct LagFigures {
     busy: f64,
 }
 
-/// Runs of one contender.
-struct LagRuns {
-    contender: LagContender,
-    runs: Vec<LagFigures>,
-}
-
 pub(crate) fn measure_lag(options: &LagBenchOptions) -> Result<()> {
     ensure!(!options.workers.is_empty(), "--workers must not be empty");
     let all = run_all(options, &cases::build_bintide()?)?;
     let mut table =
         String::from("| replica | transactions measured | p50 | p99 | maximum |\n|---|--:|--:|--:|--:|\n");
-    for LagRuns { contender, runs } in &all {
+    for ContenderRuns { contender, runs } in &all {
         let LagFigures { counted, p50, p99, max, .. } = median(runs);
         let name = contender.name();
         writeln!(table, "| {name} | {counted} | {p50:.1} ms | {p99:.1} ms | {max:.1} ms |")?;
@@ -106,33 +101,20 @@ pub(crate) fn measure_lag(options: &LagBenchOptions) -> Result<()> {
 }
 
 /// Runs all contenders, in turns: bintide in strict order first.
-fn run_all(options: &LagBenchOptions, bintide: &Path) -> Result<Vec<LagRuns>> {
+fn run_all(
+    options: &LagBenchOptions,
+    bintide: &Path,
+) -> Result<Vec<ContenderRuns<LagContender, LagFigures>>> {
     let run = |contender: LagContender| {
         let found =
             run(contender, options, bintide).with_context(|| format!("{} failed", contender.name()))?;
         eprintln!("{}: p50 {:.1} ms, p99 {:.1} ms", contender.name(), found.p50, found.p99);
-        Ok::<LagFigures, anyhow::Error>(found)
+        Ok(found)
     };
-    let mut all = Vec::new();
-    for order in ["strict", "grouped"] {
-        let contender = LagContender::Bintide(order);
-        all.push(LagRuns { contender, runs: vec![run(contender)?] });
-    }
-    let mut best: Option<LagRuns> = None;
-    for workers in &options.workers {
-        let contender = LagContender::Native(*workers);
-        let found = run(contender)?;
-        if best.as_ref().is_none_or(|best| found.p50 < best.runs[0].p50) {
-            best = Some(LagRuns { contender, runs: vec![found] });
-        }
-    }
-    all.extend(best);
-    for _ in 1..options.runs {
-        for standing in &mut all {
-            standing.runs.push(run(standing.contender)?);
-        }
-    }
-    Ok(all)
+    let ours = ["strict", "grouped"].map(|order| vec![LagContender::Bintide(order)]);
+    let natives = options.workers.iter().map(|workers| LagContender::Native(*workers)).collect();
+    let alternatives = ours.into_iter().chain([natives]);
+    run_in_turns(alternatives, options.runs.into(), |found| found.p50, run)
 }
 
 /// Returns the run with the median p50.

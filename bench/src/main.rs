@@ -22,6 +22,7 @@ mod replay_sqlite;
 mod rewriting;
 mod streaming;
 mod table;
+mod turns;
 mod warm;
 mod workload_runs;
 mod workloads;

@@ -22,6 +22,7 @@ use self::contender::{BenchCommitOrder, ReplayContender, ReplicaLogging};
 pub(crate) use self::contender::{ReplayInput, ReplayMeasurement};
 use self::replay_logs::{PreparedReplayLog, ReplayLogKind};
 use super::cases;
+use super::turns::{ContenderRuns, run_in_turns};
 
 /// Logs to replay, and extent of the measurements.
 #[derive(Args)]
@@ -65,12 +66,6 @@ enum ReplayMethod {
     StrictLog,
 }
 
-/// Runs of one contender on one log.
-struct ContenderRuns {
-    contender: ReplayContender,
-    runs: Vec<ReplayMeasurement>,
-}
-
 /// Kind of a target, by its binary log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TargetKind {
@@ -81,7 +76,7 @@ enum TargetKind {
 /// Results of one log.
 struct ReplayRace {
     log: PreparedReplayLog,
-    results: Vec<ContenderRuns>,
+    results: Vec<ContenderRuns<ReplayContender, ReplayMeasurement>>,
 }
 
 /// Measures all contenders on each log, and writes the page.
@@ -132,27 +127,12 @@ const INPUT_TRANSACTIONS: u32 = 100_000;
 
 /// Runs all contenders of a log, in turns.
 fn run_race(log: PreparedReplayLog, options: &ReplayBenchOptions, bintide: &Path) -> Result<ReplayRace> {
-    let mut results = Vec::new();
     let run = |contender: ReplayContender| {
         let took = contender.run(&log, bintide).with_context(|| format!("{} failed", contender.name()))?;
         eprintln!("{}: {}: {}", log.kind.name(), contender.name(), took.line());
-        Ok::<ReplayMeasurement, anyhow::Error>(took)
+        Ok(took)
     };
-    for alternatives in alternatives(log.kind, options) {
-        let mut best: Option<ContenderRuns> = None;
-        for contender in alternatives {
-            let took = run(contender)?;
-            if best.as_ref().is_none_or(|best| took.seconds < best.runs[0].seconds) {
-                best = Some(ContenderRuns { contender, runs: vec![took] });
-            }
-        }
-        results.extend(best);
-    }
-    for _ in 1..options.runs {
-        for standing in &mut results {
-            standing.runs.push(run(standing.contender)?);
-        }
-    }
+    let results = run_in_turns(alternatives(log.kind, options), options.runs, |took| took.seconds, run)?;
     Ok(ReplayRace { log, results })
 }
 
