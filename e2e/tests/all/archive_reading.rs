@@ -132,8 +132,8 @@ fn commands_read_an_archive_on_a_server() -> Result<()> {
     let added = run(&["archive", "--to", &location], &log)?;
     ensure!(added.code == Some(0), "{}", added.stderr);
     let archived = PathBuf::from(format!("{location}/types.binlog"));
-    let folder = TempDir::new()?;
-    let changes = folder.path().join("changes").display().to_string();
+    let directory = TempDir::new()?;
+    let changes = directory.path().join("changes").display().to_string();
     let text = |ran: &Ran, input: &Path| ran.stdout.replace(&input.display().to_string(), "LOG");
     for arguments in [
         &["dump", "-vv"][..],
@@ -155,7 +155,7 @@ fn commands_read_an_archive_on_a_server() -> Result<()> {
     let archived_log = archived.to_str().context("the path is not UTF-8")?;
     let ran = run(&["diff", "--order", archived_log], &log)?;
     ensure!(ran.code == Some(0), "{ran:?}");
-    check_credential_process(&server, folder.path(), &location)?;
+    check_credential_process(&server, directory.path(), &location)?;
     let target = Launch::mysql().start()?;
     let ran = run(&["replay", "--to", &address("root", &target)], Path::new(&location))?;
     ensure!(ran.code == Some(0), "{}", ran.stderr);
@@ -167,7 +167,7 @@ fn commands_read_an_archive_on_a_server() -> Result<()> {
 }
 
 /// Checks that keys, region and address of the server come from a profile, whose keys a command prints.
-fn check_credential_process(server: &ObjectServer, folder: &Path, location: &str) -> Result<()> {
+fn check_credential_process(server: &ObjectServer, directory: &Path, location: &str) -> Result<()> {
     let variables = server.variables();
     let value = |expected: &str| {
         variables.iter().find(|(name, _)| *name == expected).map(|(_, value)| value).context("no value")
@@ -178,7 +178,7 @@ fn check_credential_process(server: &ObjectServer, folder: &Path, location: &str
         "SecretAccessKey": value("AWS_SECRET_ACCESS_KEY")?,
         "Expiration": "2100-01-01T00:00:00Z",
     });
-    let (file, config) = (folder.join("keys.json"), folder.join("config"));
+    let (file, config) = (directory.join("keys.json"), directory.join("config"));
     fs::write(&file, keys.to_string())?;
     let (region, endpoint) = (value("AWS_REGION")?, value("AWS_ENDPOINT_URL")?);
     let check = |process: &str, code: i32, expected: &str| -> Result<()> {

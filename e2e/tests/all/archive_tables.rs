@@ -130,11 +130,11 @@ fn check_export(server: &ObjectServer, login: &[String; 3]) -> Result<()> {
         run(&variables, &[&export[..], more, &logs].concat())
     };
     let expected = to(&local, &[])?;
-    let place = format!("{}/exported", ObjectServer::BUCKET);
+    let prefix = format!("{}/exported", ObjectServer::BUCKET);
     for _ in 0..2 {
         let found = to(&location, &[])?;
         ensure!(found.code == Some(0) && found.stdout == expected.stdout, "{found:?} {expected:?}");
-        let read = read_back("s3.py", &[&login[..], std::slice::from_ref(&place)].concat())?;
+        let read = read_back("s3.py", &[&login[..], std::slice::from_ref(&prefix)].concat())?;
         let document: Value = serde_json::from_str(&found.stdout)?;
         ensure!(read.trim().parse().ok() == document["row_changes"].as_u64(), "{read}: {document}");
     }
@@ -213,17 +213,17 @@ fn tables_have_the_column_names_of_a_server() -> Result<()> {
     )?;
     let log = server.binlogs()?[0].display().to_string();
     let directory = TempDir::new()?;
-    let place = |name: &str| directory.path().join(name).display().to_string();
+    let path = |name: &str| directory.path().join(name).display().to_string();
     let schema = address("root", &server);
     let add = ["archive", "--change-tables", "--no-defaults", "--schema"];
-    let (archive, absent) = (place("archive"), place("absent"));
+    let (archive, absent) = (path("archive"), path("absent"));
     run_well(&[], &[&add[..], &[&schema, "--to", &archive, &log]].concat())?;
     let pattern = format!("{archive}/tables/database=d/table=orders/**/*.parquet");
     let sql = format!("select sum(after.id) from read_parquet('{pattern}') where after.status = 'paid'");
     let read = read_back("query.py", &[sql])?;
     ensure!(read.trim() == "5", "{read}");
     let from = ["--from", schema.as_str(), "--no-defaults", "--stop-at-end", "--change-tables"];
-    let (received, kept) = (place("received"), place("kept"));
+    let (received, kept) = (path("received"), path("kept"));
     run_well(&[], &[&["receive", &received, "--archive", &kept][..], &from].concat())?;
     let tables = |archive: &str| parquet_files(&Path::new(archive).join("tables/database=d"));
     ensure!(tables(&kept)? == tables(&archive)?, "receive --archive has written other tables");

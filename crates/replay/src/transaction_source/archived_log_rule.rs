@@ -195,7 +195,7 @@ mod tests {
             ..ArchivedContents::default()
         };
         let stop = SelectionStop::At(SelectionBound::Time(105_000_000));
-        let check = |pattern: &str, stop: Option<SelectionStop>, tables: Option<&[[&str; 2]]>, wanted| {
+        let check = |pattern: &str, stop: Option<SelectionStop>, tables: Option<&[[&str; 2]]>, expected| {
             let start = Some(SelectionStart::At(SelectionBound::Time(0)));
             let selection = TransactionSelection { start, stop, ..TransactionSelection::default() };
             let mut rule = ArchivedLogRule::new(&selection, &AppliedState::default());
@@ -203,7 +203,7 @@ mod tests {
             rule.set_tables(TableSelection { database: None, patterns });
             let position = LogListPosition { number: 0, names: &[], is_leading: false };
             let found = rule.known.as_ref().unwrap().can_leave_out(&contents(tables), position);
-            assert_eq!(found, wanted, "{pattern} {tables:?}");
+            assert_eq!(found, expected, "{pattern} {tables:?}");
         };
         check("d.t", None, Some(&[["d", "u"], ["e", "t"]]), true);
         check("d.t", None, Some(&[["d", "u"], ["d", "t"]]), false);

@@ -27,7 +27,7 @@ pub(super) struct LogOmissions {
     /// The part of `total` that [`LogOmissions::take_unreported`] has not returned yet.
     unreported: LeftOutLogs,
     /// Number of logs.
-    count: u64,
+    count: usize,
 }
 
 impl LeftOutLogs {
@@ -67,7 +67,8 @@ impl LogOmissions {
 
     /// Returns whether the next log of the queue need not be read, and counts it if so.
     pub(super) fn leaves_out(&mut self, log: &ReplayLog, queue: &LogQueue) -> bool {
-        let is_leading = queue.taken() as u64 == self.count;
+        assert!(self.count <= queue.taken(), "ours: a log is taken from the queue before it is left out");
+        let is_leading = queue.taken() == self.count;
         let position = LogListPosition { number: queue.taken(), names: queue.names(), is_leading };
         let Some(contents) = self.rule.unneeded(log, position) else { return false };
         self.total.add(&contents);

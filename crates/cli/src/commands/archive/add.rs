@@ -17,7 +17,7 @@ use tracing::warn;
 use super::archive_metrics::ARCHIVE_METRICS;
 use super::followed_logs::{FollowedLogArchiver, FollowedLogObserver, FollowedLogState};
 use super::log_archiver::{ArchiverObserver, ArchiverSettings, LastLogPolicy, LocalLogPolicy, LogArchiver};
-use super::{document, is_directory_of_logs, open_storage, text};
+use super::{archive_directory, document, is_directory_of_logs, open_storage, text};
 use crate::commands::receive::{ArchivingFigures, ArchivingState};
 #[cfg(feature = "columns")]
 use crate::connection_args::ConnectionArgs;
@@ -102,8 +102,8 @@ pub(super) fn run(command: &ArchiveAddArgs, global: &GlobalArgs) -> CommandResul
     let found = command.inputs.find_logs()?;
     found.check_indexes()?;
     let mut logs = Vec::new();
-    for place in found.locations {
-        match place {
+    for location in found.locations {
+        match location {
             InputLocation::File(path) => logs.push(path),
             InputLocation::Stdin => {
                 return Err(CommandFailure::NotStarted(anyhow!(
@@ -114,8 +114,9 @@ pub(super) fn run(command: &ArchiveAddArgs, global: &GlobalArgs) -> CommandResul
     }
     for log in &logs {
         let is_named = command.inputs.given().contains(log);
-        check_log(log, is_named, location).map_err(CommandFailure::NotStarted)?;
+        check_log(log, is_named).map_err(CommandFailure::NotStarted)?;
     }
+    check_location(location, &logs).map_err(CommandFailure::NotStarted)?;
     if command.then_remove {
         check_removal(&logs)?;
     }
@@ -144,17 +145,24 @@ fn follow(command: &ArchiveAddArgs, archive: Archive, store: Store, global: &Glo
     archiver.run(global)
 }
 
-/// Refuses a log that cannot be read from its start again, a named log that is empty, and an archive in the directory of
-/// the log: commands that are given the directory would read the archive in place of the logs.
-fn check_log(log: &Path, is_named: bool, location: &str) -> anyhow::Result<()> {
+/// Refuses a log that cannot be read from its start again, and a named log that is empty.
+fn check_log(log: &Path, is_named: bool) -> anyhow::Result<()> {
     let name = log.display();
     if fs::metadata(log).is_ok_and(|found| !found.is_file()) {
         bail!("{name} is not a regular file: expected a log");
     }
     if is_named && fs::metadata(log).is_ok_and(|found| found.len() == 0) {
-        bail!("{name} is empty: expected a log. Leave it out, or give a whole copy of the log");
+        bail!("{name} is empty: expected a log. Omit it, or give a complete copy of the log");
     }
-    if is_directory_of_logs(location, parent_of(log)) {
+    Ok(())
+}
+
+/// Refuses an archive in the directory of a log: commands that are given the directory would read the archive in place
+/// of the logs.
+fn check_location(location: &str, logs: &[PathBuf]) -> anyhow::Result<()> {
+    let archive = archive_directory(location);
+    if let Some(log) = logs.iter().find(|log| is_directory_of_logs(archive.as_deref(), parent_of(log))) {
+        let name = log.display();
         bail!(
             "{location} is the directory of {name}: give the archive a directory of its own, such as {location}/archive"
         );

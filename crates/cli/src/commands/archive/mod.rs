@@ -37,10 +37,11 @@ pub(crate) use crate::commands::archive::received_logs::{ArchivedLogCheck, Recei
 pub(crate) use crate::commands::archive::table_writer::ChangeTableArgs;
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict, ErrorAdvice};
 use crate::global_args::GlobalArgs;
+use crate::log_args::FILES_HELP;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
-  Archive the closed logs of a directory in S3, and delete them then:
+  Archive the closed logs of a directory in S3, and then delete the logs:
       bintide archive /backup/db1 --to s3://backups/db1 --then-remove
   Archive each log as soon as its server has closed it, until Ctrl-C:
       bintide archive /backup/db1 --to s3://backups/db1 --follow
@@ -54,22 +55,23 @@ Examples:
       bintide archive ls s3://backups/db1 \\
           --start-datetime '2026-11-22 14:00:00' \\
           --stop-datetime '2026-11-22 15:00:00'
-  Verify that each archived log comes back byte for byte, without writing it:
+  Verify that all archived logs can be restored byte for byte:
       bintide archive verify s3://backups/db1
   Restore two logs:
       bintide archive restore s3://backups/db1 --to /restore \\
           binlog.000012 binlog.000013
-  Show which archived logs are older than a year, and would be deleted:
+  Show the archived logs that are older than a year and would be deleted:
       bintide archive prune s3://backups/db1 --keep 52w --dry-run
 
 Credentials come from the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY,
 AWS_REGION, AWS_ENDPOINT_URL), from ~/.aws, or from the machine. Commands that
-read logs read an archive too, such as bintide stats s3://backups/db1. Use a
-separate prefix for each server.";
+read logs can also read an archive, such as bintide stats s3://backups/db1. Use
+a separate prefix for each server.";
 
 /// Arguments of `bintide archive`.
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(mut_arg("logs", |arg| arg.help(FILES_HELP)))]
 pub(crate) struct ArchiveArgs {
     #[command(subcommand)]
     action: Option<ArchiveAction>,
@@ -138,10 +140,15 @@ fn open_storage(location: &str, missing: MissingDirectory) -> Result<Archive, Co
     storage.map(Archive::new).map_err(|error| CommandFailure::NotStarted(anyhow!(error)))
 }
 
-/// Returns whether the location of an archive is the directory of its logs.
-fn is_directory_of_logs(location: &str, logs: &Path) -> bool {
-    let directory = fs::canonicalize(location).ok();
-    directory.is_some_and(|directory| fs::canonicalize(logs).ok() == Some(directory))
+/// Returns the directory of an archive without symbolic links; `None` if the location is an object store, or no such
+/// directory exists yet.
+fn archive_directory(location: &str) -> Option<PathBuf> {
+    fs::canonicalize(location).ok()
+}
+
+/// Returns whether the directory of an archive is the directory of its logs.
+fn is_directory_of_logs(archive: Option<&Path>, logs: &Path) -> bool {
+    archive.is_some_and(|archive| fs::canonicalize(logs).is_ok_and(|logs| logs == archive))
 }
 
 /// Denies other users access to the files that this process creates: logs contain the data of tables.

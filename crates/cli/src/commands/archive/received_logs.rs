@@ -14,7 +14,7 @@ use tracing::info;
 
 use super::archiver_thread::{ArchiverShared, RunningArchiver};
 use super::log_archiver::{ArchiverObserver, ArchiverSettings, LastLogPolicy, LogArchiver, lock};
-use super::{is_directory_of_logs, open_storage, text};
+use super::{archive_directory, is_directory_of_logs, open_storage, text};
 use crate::commands::receive::ArchivingState;
 use crate::exit::CommandFailure;
 
@@ -44,7 +44,7 @@ impl ReceivedLogArchiver {
         state: ArchivingState,
     ) -> Result<Self, CommandFailure> {
         let archive = open_storage(location, MissingDirectory::Create)?;
-        if is_directory_of_logs(location, directory) {
+        if is_directory_of_logs(archive_directory(location).as_deref(), directory) {
             return Err(CommandFailure::NotStarted(anyhow!(
                 "{location} cannot be the archive of its own logs: give --archive another directory"
             )));
