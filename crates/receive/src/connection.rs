@@ -133,7 +133,8 @@ impl LogReceiver {
         let sync = store.ended_sync()?;
         self.watch.record_ended_sync(sync);
         let Some(position) = acks.end_sync(sync) else { return Ok(true) };
-        if !self.may_acknowledge() {
+        if !self.wait_for_ack_condition(store) {
+            self.check_control(store)?;
             return Ok(false);
         }
         source.acknowledge(&position)?;
@@ -141,9 +142,14 @@ impl LogReceiver {
         Ok(true)
     }
 
-    /// Waits until acknowledgements are allowed. Returns false if the run was cancelled meanwhile.
-    fn may_acknowledge(&self) -> bool {
-        self.ack_condition.as_ref().is_none_or(|condition| condition.wait(&self.options.cancel))
+    /// Waits until acknowledgements are allowed, and serves the requests of other threads. Returns false if the run was
+    /// cancelled, or the connection must end.
+    fn wait_for_ack_condition(&self, store: &mut StoreWriter) -> bool {
+        let Some(condition) = &self.ack_condition else { return true };
+        condition.wait(&mut || {
+            self.serve_requests(store);
+            self.options.cancel.is_cancelled() || self.control.ends_connection()
+        })
     }
 
     /// Warns once if the source does not use semi-synchronous replication although it was requested.

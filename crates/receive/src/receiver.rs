@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use binlog::ZstdLevel;
 use logs::{LogEncryption, RetentionLimit, StoreDirectory, StoreWriter};
-use servers::{CancelToken, LinkOptions, ServerAddress};
+use servers::{LinkOptions, ServerAddress};
 use wire::{ReplicaEnd, SemiSync, SourceFacts};
 
 use crate::disconnect::Disconnect;
@@ -66,8 +66,9 @@ pub enum DiskFullPolicy {
 /// Condition for acknowledging transactions on disk to the source.
 pub trait AckCondition: Send + Sync {
     /// Waits until all transactions that are on disk now may be acknowledged. The receiver receives nothing meanwhile.
-    /// Returns false if the run was cancelled.
-    fn wait(&self, cancel: &CancelToken) -> bool;
+    /// Calls `is_cancelled` several times a second, and returns false as soon as it returns true. `is_cancelled` also
+    /// serves the requests of other threads, so it can take some time.
+    fn wait(&self, is_cancelled: &mut dyn FnMut() -> bool) -> bool;
 }
 
 /// Source named by another thread during the run.

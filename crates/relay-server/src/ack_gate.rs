@@ -42,7 +42,7 @@ struct AckState {
 pub enum AckOutcome {
     /// Acknowledge the transactions to the source.
     Acknowledge,
-    /// The caller's run was cancelled.
+    /// The caller has cancelled the wait.
     Cancelled,
 }
 
@@ -67,45 +67,51 @@ impl AckGate {
         *lock(&self.wait)
     }
 
-    /// Changes the settings for waits that begin from now on.
+    /// Changes the settings, also for a running wait.
     pub(crate) fn set_settings(&self, wait: SemiSyncWait) {
+        let state = lock(&self.state);
         *lock(&self.wait) = wait;
+        drop(state);
+        self.changed.notify_all();
     }
 
-    /// Waits until enough replicas have acknowledged all transactions that are on disk now.
-    pub fn wait(&self, is_cancelled: impl Fn() -> bool) -> AckOutcome {
-        let SemiSyncWait { replicas, timeout } = self.settings();
+    /// Waits until enough replicas have acknowledged all transactions that are on disk now. Calls `is_cancelled` several
+    /// times a second, without a lock.
+    pub fn wait(&self, mut is_cancelled: impl FnMut() -> bool) -> AckOutcome {
+        let (sync, began) = (self.begin_sync(), Instant::now());
+        loop {
+            let mut state = lock(&self.state);
+            // SQL may have changed the settings during the wait.
+            let SemiSyncWait { replicas, timeout } = self.settings();
+            let acknowledged = state.count(sync);
+            if state.is_asynchronous || acknowledged >= replicas {
+                return AckOutcome::Acknowledge;
+            }
+            let left = timeout.saturating_sub(began.elapsed());
+            if left.is_zero() {
+                state.is_asynchronous = true;
+                drop(state);
+                self.timeouts.fetch_add(1, Ordering::Relaxed);
+                (self.notices)(RelayNotice::AckTimeout { replicas, acknowledged, timeout });
+                return AckOutcome::Acknowledge;
+            }
+            // The next turn checks everything again.
+            drop(self.changed.wait_timeout(state, left.min(POLL_INTERVAL)));
+            if is_cancelled() {
+                return AckOutcome::Cancelled;
+            }
+        }
+    }
+
+    /// Counts a sync, and makes its events visible to clients. Returns its number.
+    fn begin_sync(&self) -> u64 {
         let mut state = lock(&self.state);
         // Publish under the lock: a client that sees the new number of syncs must also see their events.
         if let Some(publish) = self.publish.get() {
             publish();
         }
         state.synced += 1;
-        let (sync, deadline) = (state.synced, Instant::now() + timeout);
-        while !state.is_asynchronous && state.count(sync) < replicas {
-            if is_cancelled() {
-                return AckOutcome::Cancelled;
-            }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                state.is_asynchronous = true;
-                let acknowledged = state.count(sync);
-                drop(state);
-                self.record_timeout(acknowledged);
-                return AckOutcome::Acknowledge;
-            }
-            state = match self.changed.wait_timeout(state, left.min(POLL_INTERVAL)) {
-                Ok((state, _)) => state,
-                Err(poisoned) => poisoned.into_inner().0,
-            };
-        }
-        AckOutcome::Acknowledge
-    }
-
-    fn record_timeout(&self, acknowledged: usize) {
-        self.timeouts.fetch_add(1, Ordering::Relaxed);
-        let SemiSyncWait { replicas, timeout } = self.settings();
-        (self.notices)(RelayNotice::AckTimeout { replicas, acknowledged, timeout });
+        state.synced
     }
 
     /// Returns the number of waits that have timed out.
@@ -178,6 +184,8 @@ mod tests {
     use std::thread;
     use std::time::{Duration, Instant};
 
+    use relay::SemiSyncWait;
+
     use super::{AckGate, AckOutcome};
     use crate::relay_server::RelayNotice;
 
@@ -227,8 +235,29 @@ mod tests {
     }
 
     #[test]
+    fn changed_settings_apply_to_a_running_wait() {
+        for changed in [(0, 60_000), (1, 0)] {
+            let (gate, _) = gate(1, 60_000);
+            let other = Arc::clone(&gate);
+            let changing = thread::spawn(move || {
+                while other.synced() == 0 {
+                    thread::yield_now();
+                }
+                let (replicas, timeout) = (changed.0, Duration::from_millis(changed.1));
+                other.set_settings(SemiSyncWait { replicas, timeout });
+            });
+            let began = Instant::now();
+            assert_eq!(gate.wait(|| false), AckOutcome::Acknowledge);
+            assert!(began.elapsed() < Duration::from_secs(30), "{changed:?}");
+            assert_eq!(gate.is_asynchronous(), changed == (1, 0));
+            changing.join().unwrap();
+        }
+    }
+
+    /// The check of the caller may read the state of the gate.
+    #[test]
     fn waits_can_be_cancelled() {
         let (gate, _) = gate(1, 60_000);
-        assert_eq!(gate.wait(|| true), AckOutcome::Cancelled);
+        assert_eq!(gate.wait(|| gate.caught_up_replicas() == 0), AckOutcome::Cancelled);
     }
 }

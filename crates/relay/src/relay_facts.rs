@@ -139,7 +139,7 @@ pub trait RelayFacts: Send + Sync {
         false
     }
 
-    /// Changes the wait for acknowledgements, for waits that begin from now on.
+    /// Changes the wait for acknowledgements, also a running wait.
     fn set_semi_sync_wait(&self, _: SemiSyncWait) {
         // Fixed facts do not change.
     }

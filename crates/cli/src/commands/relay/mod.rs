@@ -21,7 +21,7 @@ use relay::{AccountFile, FormChoice, RelayStore, UpstreamControl};
 use relay_server::{
     AckGate, AckOutcome, RelayNotice, RelayServer, RelayServerError, RelayServerOptions, TlsFiles,
 };
-use servers::{CancelToken, ServerAddress};
+use servers::ServerAddress;
 use tracing::{info, warn};
 use wire::ReplicaEnd;
 
@@ -268,8 +268,8 @@ fn receive_and_serve(command: &RelayArgs, directory: &Path, global: &GlobalArgs)
 struct ReplicaCondition(Arc<AckGate>);
 
 impl AckCondition for ReplicaCondition {
-    fn wait(&self, cancel: &CancelToken) -> bool {
-        self.0.wait(|| cancel.is_cancelled()) == AckOutcome::Acknowledge
+    fn wait(&self, is_cancelled: &mut dyn FnMut() -> bool) -> bool {
+        self.0.wait(is_cancelled) == AckOutcome::Acknowledge
     }
 }
 
