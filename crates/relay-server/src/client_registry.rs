@@ -39,6 +39,8 @@ struct ClientState {
     since: Instant,
     /// Start of a write that is not finished: it blocks while the client reads nothing.
     writing_since: Option<Instant>,
+    /// True from a `KILL QUERY` to the next command.
+    is_query_killed: bool,
     end: Option<EndReason>,
 }
 
@@ -133,6 +135,12 @@ impl ClientRegistry {
         client.inspect(|client| client.end(EndReason::Killed)).is_some()
     }
 
+    /// Ends the running statement of a connection. Returns false if there is no connection with this number.
+    pub(crate) fn kill_query(&self, connection_id: u32) -> bool {
+        let client = lock(&self.clients).by_id.get(&connection_id).cloned();
+        client.inspect(|client| lock(&client.state).is_query_killed = true).is_some()
+    }
+
     /// Ends earlier dumps of the same replica: the same UUID, or without a UUID the same `server_id`.
     pub(crate) fn displace(&self, registration: &ClientRegistration<'_>) {
         let facts = registration.client.facts();
@@ -200,6 +208,16 @@ impl ConnectedClient {
         self.end_reason().is_some() || has_closed(&self.socket)
     }
 
+    /// Forgets a `KILL QUERY` of the previous command.
+    pub(crate) fn begin_command(&self) {
+        lock(&self.state).is_query_killed = false;
+    }
+
+    /// Returns whether the running statement must end: after a `KILL QUERY`, or because the connection ends.
+    pub(crate) fn interrupts_statement(&self) -> bool {
+        lock(&self.state).is_query_killed || self.is_ending()
+    }
+
     /// Records that a write begins.
     pub(crate) fn begin_write(&self) {
         lock(&self.state).writing_since = Some(Instant::now());
@@ -262,7 +280,7 @@ impl ClientState {
             committed_us: None,
             progress: None,
         };
-        Self { facts, since: Instant::now(), writing_since: None, end: None }
+        Self { facts, since: Instant::now(), writing_since: None, is_query_killed: false, end: None }
     }
 }
 
@@ -383,6 +401,21 @@ mod tests {
         assert!(!registration.client.is_ending());
         drop(client);
         assert!(registration.client.is_ending());
+    }
+
+    #[test]
+    fn a_killed_query_does_not_end_the_next_one() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let registry = ClientRegistry::default();
+        let (_client, socket) = connection(&listener);
+        let registration = registry.register(socket, "host".to_owned(), 9).unwrap();
+        assert!(!registration.client.interrupts_statement());
+        assert!(registry.kill_query(registration.connection_id) && !registry.kill_query(77));
+        assert!(registration.client.interrupts_statement() && !registration.client.is_ending());
+        registration.client.begin_command();
+        assert!(!registration.client.interrupts_statement());
+        assert!(registry.kill(registration.connection_id));
+        assert!(registration.client.interrupts_statement());
     }
 
     #[test]

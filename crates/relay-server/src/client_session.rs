@@ -127,7 +127,7 @@ fn new_session(registration: &ClientRegistration<'_>, client: &ClientLogin, form
     let (id, connected) = (registration.connection_id, Arc::clone(&registration.client));
     let mut session = SqlSession::new(id, format!("{user}@{host}"), client.account.role, form);
     session.login = format!("{user}@{}", client.host);
-    session.interrupt = StatementInterrupt::new(move || connected.is_ending());
+    session.interrupt = StatementInterrupt::new(move || connected.interrupts_statement());
     session
 }
 
@@ -153,6 +153,7 @@ impl ServedSession<'_> {
             else {
                 continue;
             };
+            self.registration.client.begin_command();
             self.registration.client.set_activity(ClientActivity::QUERY);
             if self.answer(&payload)? == CommandOutcome::Close {
                 return self.link.flush();
@@ -303,14 +304,14 @@ impl ServedSession<'_> {
         Ok(())
     }
 
-    /// Sends the rows while they are read. `KILL` ends the statement.
+    /// Sends the rows while they are read. `KILL` and `KILL QUERY` end the statement.
     fn put_events(&mut self, events: &BinlogEvents, encoding: RowEncoding) -> io::Result<()> {
         let columns = BinlogEvents::columns();
         let definitions: Vec<ColumnDefinition<'_>> = columns.iter().map(column_definition).collect();
-        let capabilities = self.capabilities();
+        let (capabilities, interrupt) = (self.capabilities(), self.sql.interrupt.clone());
         let mut response = ResponseWriter::new(&mut self.link.packets, capabilities);
         let result = response.rows(&definitions, encoding).pause();
-        let mut sent = Ok(());
+        let (mut sent, mut is_interrupted) = (Ok(()), false);
         let read = events.read(&mut |row| {
             let mut writer = result.clone().resume(&mut self.link.packets);
             put_row(&row, &columns, &mut writer);
@@ -318,7 +319,8 @@ impl ServedSession<'_> {
                 return ControlFlow::Continue(());
             }
             sent = self.flush();
-            match sent.is_err() || self.registration.client.end_reason().is_some() {
+            is_interrupted = interrupt.is_requested();
+            match sent.is_err() || is_interrupted {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
             }
@@ -326,10 +328,8 @@ impl ServedSession<'_> {
         sent?;
         let writer = result.resume(&mut self.link.packets);
         match read {
-            Ok(()) if self.registration.client.end_reason().is_some() => {
-                writer.fail(&ServerError::query_interrupted());
-            }
-            Ok(()) => writer.end(ServerStatus::AUTOCOMMIT),
+            Ok(()) if is_interrupted => writer.fail(&ServerError::query_interrupted()),
+            Ok(()) => writer.end(status),
             Err(error) => writer.fail(&error),
         }
         Ok(())

@@ -285,6 +285,10 @@ impl RelayFacts for RelayShared {
         is_found
     }
 
+    fn kill_query(&self, connection_id: u32) -> bool {
+        self.clients.kill_query(connection_id)
+    }
+
     fn ask_source(&self, sql: &str) -> Option<Result<SqlRows, ServerError>> {
         self.definitions.as_ref().map(|source| source.ask(sql))
     }

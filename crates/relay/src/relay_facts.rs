@@ -79,6 +79,9 @@ pub trait RelayFacts: Send + Sync {
     /// Ends a client's connection. Returns false if there is none with this number.
     fn kill(&self, connection_id: u32) -> bool;
 
+    /// Ends a client's running statement. Returns false if there is no client with this number.
+    fn kill_query(&self, connection_id: u32) -> bool;
+
     /// Returns the seconds since the relay's start.
     fn uptime_s(&self) -> u64;
 

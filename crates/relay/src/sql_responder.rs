@@ -517,7 +517,8 @@ fn end_transaction(
     Ok(done())
 }
 
-/// Ends a connection. `KILL QUERY` also ends a connection that reads a log: its query is the dump.
+/// Ends a connection, or with `QUERY` its running statement. A connection that reads a log ends in both cases: its
+/// statement is the dump.
 fn kill(statement: &mut SqlStatement<'_>, session: &mut SqlSession) -> Result<SqlAnswer, ServerError> {
     let mut words = statement.words.clone();
     let number = match take_scalar(&mut words, &statement.context(session))? {
@@ -532,12 +533,13 @@ fn kill(statement: &mut SqlStatement<'_>, session: &mut SqlSession) -> Result<Sq
     if client.user != session.user() && !session.role.may(AccountRight::EndConnections) {
         return Err(kill_denied(number));
     }
-    if statement.has_option("QUERY") && !client.command.starts_with("Binlog Dump") {
-        return Ok(done());
-    }
-    if !statement.relay.kill(client.connection_id) {
+    let (is_killed, noted) = match statement.has_option("QUERY") && !client.command.starts_with("Binlog Dump") {
+        true => (statement.relay.kill_query(client.connection_id), format!("KILL QUERY {number}")),
+        false => (statement.relay.kill(client.connection_id), format!("KILL {number}")),
+    };
+    if !is_killed {
         return Err(no_such_thread(number));
     }
-    session.record_change(format!("KILL {number}"));
+    session.record_change(noted);
     Ok(done())
 }

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// Request to end a running statement: `KILL`, a client that has disconnected, or a stop of the relay. The default
-/// value never requests it.
+/// Request to end a running statement: `KILL`, `KILL QUERY`, a client that has disconnected, or a stop of the relay. The
+/// default value never requests it.
 #[derive(Clone, Default)]
 pub struct StatementInterrupt {
     is_requested: Option<Arc<InterruptCheck>>,

@@ -26,7 +26,7 @@ struct FixedFacts {
     /// Current time; each query for it takes `tick_us`.
     now_us: AtomicU64,
     tick_us: u64,
-    killed: Mutex<Vec<u32>>,
+    killed: Mutex<Vec<String>>,
     /// Logs, if there are any to read.
     store: Option<TestStore>,
     upstream: Option<FixedUpstream>,
@@ -227,7 +227,12 @@ impl RelayFacts for FixedFacts {
     }
 
     fn kill(&self, connection_id: u32) -> bool {
-        self.killed.lock().unwrap().push(connection_id);
+        self.killed.lock().unwrap().push(format!("{connection_id}"));
+        true
+    }
+
+    fn kill_query(&self, connection_id: u32) -> bool {
+        self.killed.lock().unwrap().push(format!("query {connection_id}"));
         true
     }
 
@@ -1245,6 +1250,7 @@ fn listings_are_interrupted() {
         "SHOW BINLOG EVENTS IN 'binlog.000002'",
         "SELECT * FROM bintide.logs",
         "SELECT * FROM performance_schema.log_status",
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n",
     ] {
         client.check(sql, "1317 70100: Query execution was interrupted");
     }
@@ -1336,11 +1342,12 @@ fn roles() {
     );
     replica.check("kill 3", "1095 HY000: You are not owner of thread 3");
     replica.check("kill query 4", "OK");
-    assert!(replica.facts.killed.lock().unwrap().is_empty());
+    assert_eq!(*replica.facts.killed.lock().unwrap(), ["query 4"]);
     let mut admin = FixedRelay::new(AccountRole::Admin);
+    // The statement of connection 3 is a dump.
     admin.check("kill query 3", "OK");
     admin.check("KILL CONNECTION 4", "OK");
-    assert_eq!(*admin.facts.killed.lock().unwrap(), [3, 4]);
+    assert_eq!(*admin.facts.killed.lock().unwrap(), ["3", "4"]);
 }
 
 #[test]
@@ -1358,11 +1365,12 @@ fn changes_of_the_relay_are_noted_without_passwords() {
         ("PURGE MASTER LOGS TO 'binlog.000002'", "PURGE BINARY LOGS TO 'binlog.000002'"),
         ("SET GLOBAL binlog_transaction_compression = ON", "SET GLOBAL binlog_transaction_compression = 1"),
         ("KILL QUERY 3", "KILL 3"),
+        ("KILL QUERY 4", "KILL QUERY 4"),
     ] {
         client.check(statement, "OK");
         assert_eq!(client.session.changes, [noted], "{statement}");
     }
-    for statement in ["START REPLICA", "SET @a = 1", "KILL QUERY 4", "PURGE BINARY LOGS TO 'binlog.000001'"] {
+    for statement in ["START REPLICA", "SET @a = 1", "PURGE BINARY LOGS TO 'binlog.000001'"] {
         client.check(statement, "OK");
         assert_eq!(client.session.changes, [""; 0], "{statement}");
     }

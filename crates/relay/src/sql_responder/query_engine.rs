@@ -20,6 +20,7 @@ use super::select_text::ENGINE_FUNCTIONS;
 use super::sql_function::{FUNCTIONS, FunctionContext, SqlFunction, is_match};
 use crate::relay_facts::RelayFacts;
 use crate::sql_answer::{SqlColumn, SqlColumnKind, SqlRows, SqlValue};
+use crate::statement_interrupt::StatementInterrupt;
 
 /// Maximum duration of a query in microseconds.
 const RUN_TIME_MAX_US: u64 = 1_000_000;
@@ -62,7 +63,7 @@ impl QueryEngine {
     ///
     /// # Errors
     ///
-    /// Errors of SQLite, as errors of a server. Also if the query needs too much time or memory.
+    /// Errors of SQLite, as errors of a server. Also if the query needs too much time or memory, or is interrupted.
     pub(super) fn run(
         &self,
         query: &str,
@@ -72,19 +73,27 @@ impl QueryEngine {
         // The lock protects no state that a panic could leave inconsistent.
         let _running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         let failure = FunctionFailure::default();
-        let result = open(tables, functions, &failure).and_then(|connection| self.select(&connection, query));
+        let result = open(tables, functions, &failure)
+            .and_then(|connection| self.select(&connection, query, &functions.interrupt));
         let failed = failure.lock().unwrap_or_else(PoisonError::into_inner).take();
         result.map_err(|error| failed.unwrap_or_else(|| explain(&error, functions)))
     }
 
-    fn select(&self, connection: &Connection, query: &str) -> Result<SqlRows, Error> {
-        let relay = self.relay.clone();
+    fn select(
+        &self,
+        connection: &Connection,
+        query: &str,
+        interrupt: &StatementInterrupt,
+    ) -> Result<SqlRows, Error> {
+        let (relay, interrupt) = (self.relay.clone(), interrupt.clone());
         let (start_us, mut steps) = (relay.now_us(), 0);
-        let is_too_long = move || {
+        let must_end = move || {
             steps += u32::from(STEPS_INTERVAL);
-            steps > STEPS_MAX || relay.now_us().saturating_sub(start_us) > RUN_TIME_MAX_US
+            steps > STEPS_MAX
+                || relay.now_us().saturating_sub(start_us) > RUN_TIME_MAX_US
+                || interrupt.is_requested()
         };
-        connection.progress_handler(STEPS_INTERVAL.into(), Some(is_too_long))?;
+        connection.progress_handler(STEPS_INTERVAL.into(), Some(must_end))?;
         // The authorizer has refused all statements that change data.
         collect(&mut connection.prepare(query)?)
     }
@@ -284,6 +293,9 @@ fn explain(error: &Error, functions: &FunctionContext) -> ServerError {
     };
     let after = |start: &str| message.strip_prefix(start).map(str::to_owned);
     match code {
+        Some(ErrorCode::OperationInterrupted) if functions.interrupt.is_requested() => {
+            return ServerError::query_interrupted();
+        }
         Some(ErrorCode::OperationInterrupted) => {
             let text = "Query execution was interrupted, maximum statement execution time exceeded";
             return ServerError::new(3024, "HY000", text);

@@ -39,6 +39,7 @@ pub(super) fn function_context(context: &VariableContext<'_>) -> FunctionContext
         connection_id: context.session.connection_id,
         database: context.session.database.clone(),
         now_us: context.relay.now_us(),
+        interrupt: context.session.interrupt.clone(),
     }
 }
 

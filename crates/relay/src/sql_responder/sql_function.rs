@@ -10,6 +10,7 @@ use super::refusals::{malformed_gtids, wrong_argument_count};
 pub(crate) use super::text_function::is_match;
 use super::{date_function, number_function, text_function};
 use crate::sql_answer::SqlValue;
+use crate::statement_interrupt::StatementInterrupt;
 
 /// State on which functions depend.
 #[derive(Clone, Debug)]
@@ -24,6 +25,8 @@ pub(crate) struct FunctionContext {
     pub(crate) database: Option<String>,
     /// Present time in microseconds since 1970.
     pub(crate) now_us: u64,
+    /// Request to end the statement.
+    pub(crate) interrupt: StatementInterrupt,
 }
 
 /// A function.
@@ -289,6 +292,7 @@ fn format_quantity(quantity: f64, units: &[QuantityUnit], digits: usize) -> Stri
 mod tests {
     use super::{FUNCTIONS, FunctionContext, SqlFunction};
     use crate::sql_answer::SqlValue;
+    use crate::statement_interrupt::StatementInterrupt;
 
     fn call(name: &str, values: &[SqlValue]) -> Result<SqlValue, String> {
         let context = FunctionContext {
@@ -298,6 +302,7 @@ mod tests {
             connection_id: 7,
             database: None,
             now_us: 1_700_000_000_123_456,
+            interrupt: StatementInterrupt::default(),
         };
         SqlFunction::find(name).unwrap().call(&context, values).map_err(|error| error.to_string())
     }
