@@ -184,22 +184,24 @@ impl<'d, 's> ClientDump<'d, 's> {
         };
         let uuid = text("replica_uuid").or_else(|| text("slave_uuid"));
         let (server_id, form) = (self.request.server_id, self.session.sql.form);
-        let registration = self.session.registration;
-        registration.client.change(|client| {
+        let activity = self.activity(ClientActivity::SENDING);
+        self.session.shared.clients.begin_dump(self.session.registration, activity, |client| {
             (client.server_id, client.server_uuid, client.form) = (Some(server_id), uuid, Some(form));
         });
-        self.set_activity(ClientActivity::SENDING);
-        self.session.shared.clients.displace(registration);
         // Wake an earlier dump that may be waiting.
         self.session.shared.growth.record();
     }
 
     fn set_activity(&self, state: &'static str) {
+        self.session.registration.client.set_activity(self.activity(state));
+    }
+
+    fn activity(&self, state: &'static str) -> ClientActivity {
         let command = match self.request.mode {
             DumpMode::Position | DumpMode::MariadbGtids(_) => "Binlog Dump",
             DumpMode::Gtids(_) => "Binlog Dump GTID",
         };
-        self.session.registration.client.set_activity(ClientActivity { command, state });
+        ClientActivity { command, state }
     }
 
     fn start(&mut self) -> Result<DumpStream, DumpError> {

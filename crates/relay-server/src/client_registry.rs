@@ -141,20 +141,22 @@ impl ClientRegistry {
         client.inspect(|client| lock(&client.state).is_query_killed = true).is_some()
     }
 
-    /// Ends earlier dumps of the same replica: the same UUID, or without a UUID the same `server_id`.
-    pub(crate) fn displace(&self, registration: &ClientRegistration<'_>) {
+    /// Makes the dump of a client visible, and ends earlier dumps of the same replica: the same UUID, or without a UUID
+    /// the same `server_id`.
+    pub(crate) fn begin_dump(
+        &self,
+        registration: &ClientRegistration<'_>,
+        activity: ClientActivity,
+        change: impl FnOnce(&mut ClientFacts),
+    ) {
+        // Under one lock: of two dumps that begin at the same time, only the later one sees the other.
+        let list = lock(&self.clients);
+        registration.client.change(change);
+        registration.client.set_activity(activity);
         let facts = registration.client.facts();
-        for other in self.all() {
-            let earlier = other.facts();
-            let is_same = match (&facts.server_uuid, &earlier.server_uuid) {
-                (Some(uuid), Some(earlier)) => uuid == earlier,
-                (None, None) => {
-                    facts.server_id.is_some_and(|id| id != 0) && facts.server_id == earlier.server_id
-                }
-                _ => false,
-            };
-            if is_same && is_dump(&earlier) && earlier.connection_id != registration.connection_id {
-                other.end(EndReason::Displaced);
+        for earlier in list.by_id.values().filter(|other| !Arc::ptr_eq(other, &registration.client)) {
+            if is_dump_of_same_replica(&facts, &earlier.facts()) {
+                earlier.end(EndReason::Displaced);
             }
         }
     }
@@ -250,6 +252,18 @@ fn is_dump(client: &ClientFacts) -> bool {
     client.command.starts_with("Binlog Dump")
 }
 
+/// Returns whether `other` is a dump, and of the same replica.
+fn is_dump_of_same_replica(replica: &ClientFacts, other: &ClientFacts) -> bool {
+    is_dump(other)
+        && match (&replica.server_uuid, &other.server_uuid) {
+            (Some(uuid), Some(other)) => uuid == other,
+            (None, None) => {
+                replica.server_id.is_some_and(|id| id != 0) && replica.server_id == other.server_id
+            }
+            _ => false,
+        }
+}
+
 /// Returns whether the client has closed its end of the connection.
 fn has_closed(socket: &TcpStream) -> bool {
     let mut descriptors = [PollFd::new(socket.as_fd(), PollFlags::from_bits_retain(POLLRDHUP))];
@@ -334,7 +348,9 @@ mod tests {
     use std::sync::Arc;
     use std::time::Instant;
 
-    use super::{BLOCKED_MIN, ClientActivity, ClientRegistry, EndReason, LOGGING_IN_MAX, lock};
+    use super::{
+        BLOCKED_MIN, ClientActivity, ClientRegistration, ClientRegistry, EndReason, LOGGING_IN_MAX, lock,
+    };
 
     /// Returns both ends of a connection.
     fn connection(listener: &TcpListener) -> (TcpStream, Arc<TcpStream>) {
@@ -416,6 +432,26 @@ mod tests {
         assert!(!registration.client.interrupts_statement());
         assert!(registry.kill(registration.connection_id));
         assert!(registration.client.interrupts_statement());
+    }
+
+    #[test]
+    fn only_the_last_dump_of_a_replica_continues() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let registry = ClientRegistry::default();
+        let connections: Vec<_> = (0..8).map(|_| connection(&listener)).collect();
+        let register =
+            |socket| registry.register(Arc::clone(socket), "host".to_owned(), 9).filter(|new| new.finish_login());
+        let clients: Vec<_> = connections.iter().filter_map(|(_, socket)| register(socket)).collect();
+        let dump = ClientActivity { command: "Binlog Dump GTID", state: "" };
+        std::thread::scope(|scope| {
+            for client in &clients {
+                scope.spawn(|| {
+                    registry.begin_dump(client, dump, |facts| facts.server_uuid = Some("a".to_owned()));
+                });
+            }
+        });
+        let continues = |client: &&ClientRegistration<'_>| client.client.end_reason().is_none();
+        assert_eq!((clients.len(), clients.iter().filter(continues).count()), (8, 1));
     }
 
     #[test]
