@@ -79,9 +79,8 @@ pub(crate) enum DumpOutcome {
 
 impl<'d, 's> ClientDump<'d, 's> {
     pub(crate) fn new(session: &'d mut ServedSession<'s>, request: DumpRequest) -> Self {
-        let is_on = |name: &str| {
-            !matches!(session.sql.user_variables.get(name), None | Some(SqlValue::Null | SqlValue::Int(0)))
-        };
+        let is_on =
+            |name: &str| session.sql.user_variables.get(name).is_some_and(|value| value.is_true());
         let semi_sync = match is_on("rpl_semi_sync_replica") || is_on("rpl_semi_sync_slave") {
             true => SemiSync::On,
             false => SemiSync::Off,
@@ -274,7 +273,8 @@ impl<'d, 's> ClientDump<'d, 's> {
             parsed.transpose().map_err(|_| DumpError::mariadb_position())
         };
         let Some(start) = position("slave_connect_state")? else { return Ok(None) };
-        let is_on = |name: &str| text(name).is_some_and(|value| value != "0");
+        let is_on =
+            |name: &str| self.session.sql.user_variables.get(name).is_some_and(|value| value.is_true());
         Ok(Some(MariadbRequest {
             position: start,
             until: position("slave_until_gtid")?,

@@ -159,6 +159,19 @@ impl SqlSession {
         }
     }
 
+    /// Returns whether each statement commits automatically: `autocommit`.
+    pub fn is_autocommit(&self) -> bool {
+        self.system_variables.get("autocommit").is_none_or(SqlValue::is_true)
+    }
+
+    /// Returns the time after which the connection of an idle client is closed: `wait_timeout`.
+    pub fn wait_timeout(&self) -> Duration {
+        let seconds = self.system_variables.get("wait_timeout").and_then(SqlValue::to_number);
+        // The limits of a server.
+        let seconds = seconds.map_or(WAIT_TIMEOUT_S, |seconds| seconds.clamp(1.0, 31_536_000.0) as u64);
+        Duration::from_secs(seconds)
+    }
+
     /// Adds a warning.
     pub(crate) fn warn(&mut self, level: WarningLevel, code: u16, message: impl Into<String>) {
         self.warnings.push(SqlWarning { level, code, message: message.into() });
@@ -230,6 +243,11 @@ impl SqlValue {
         })
     }
 
+    /// Returns whether the value is true in a condition, as on a server: a number other than 0.
+    pub fn is_true(&self) -> bool {
+        self.to_number().is_some_and(|number| number != 0.0)
+    }
+
     /// Returns the value as a number, as a server converts it: for a text, the number at its start, or 0. `None` for
     /// NULL.
     pub(crate) fn to_number(&self) -> Option<f64> {
@@ -277,5 +295,27 @@ impl From<u32> for SqlValue {
 impl<T: Into<Self>> From<Option<T>> for SqlValue {
     fn from(value: Option<T>) -> Self {
         value.map_or(Self::Null, Into::into)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::SqlValue;
+
+    #[test]
+    fn numbers_other_than_zero_are_true() {
+        let check = |value: SqlValue, expected| assert_eq!(value.is_true(), expected, "{value:?}");
+        for value in ["1", " 2x", "-1", "0.5"] {
+            check(value.into(), true);
+        }
+        for value in ["0", "", "ON", "0.0"] {
+            check(value.into(), false);
+        }
+        check(SqlValue::Null, false);
+        check(SqlValue::Int(0), false);
+        check(SqlValue::Int(-1), true);
+        check(SqlValue::UInt(0), false);
+        check(SqlValue::UInt(u64::MAX), true);
+        check(SqlValue::Double(0.0), false);
     }
 }
