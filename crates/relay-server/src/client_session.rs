@@ -172,8 +172,21 @@ impl ServedSession<'_> {
         write(&mut ResponseWriter::new(&mut self.link.packets, capabilities));
     }
 
+    /// Returns the state of the session for a response.
+    fn status(&self) -> ServerStatus {
+        let mut status = ServerStatus::default();
+        if self.sql.is_autocommit() {
+            status |= ServerStatus::AUTOCOMMIT;
+        }
+        if self.sql.is_in_transaction {
+            status |= ServerStatus::IN_TRANSACTION;
+        }
+        status
+    }
+
     fn ok(&mut self) {
-        self.respond(|response| response.ok(&ok_packet(0)));
+        let status = self.status();
+        self.respond(|response| response.ok(&OkPacket { status, ..OkPacket::default() }));
     }
 
     fn refuse(&mut self, error: &ServerError) {
@@ -223,9 +236,8 @@ impl ServedSession<'_> {
             }
             ClientCommand::ResetConnection => self.reset(),
             ClientCommand::SetOption { .. } => {
-                self.respond(|response| {
-                    response.eof(EofPacket { status: ServerStatus::AUTOCOMMIT, ..EofPacket::default() });
-                });
+                let status = self.status();
+                self.respond(|response| response.eof(EofPacket { status, ..EofPacket::default() }));
             }
             ClientCommand::Statistics => {
                 let line = format!(
@@ -292,13 +304,15 @@ impl ServedSession<'_> {
             self.shared.notify(RelayNotice::RelayChanged { account, statement });
         }
         let warnings = u16::try_from(self.sql.warnings.len()).unwrap_or(u16::MAX);
+        let status = self.status();
         match answer {
-            SqlAnswer::Done(affected) => {
-                self.respond(|response| response.ok(&OkPacket { warnings, ..ok_packet(affected) }));
+            SqlAnswer::Done(affected_rows) => {
+                let packet = OkPacket { affected_rows, status, warnings, ..OkPacket::default() };
+                self.respond(|response| response.ok(&packet));
             }
             SqlAnswer::Refused(error) => self.refuse(&error),
             SqlAnswer::Rows(rows) if rows.columns.is_empty() => self.ok(),
-            SqlAnswer::Rows(rows) => self.respond(|response| put_rows(&rows, encoding, response)),
+            SqlAnswer::Rows(rows) => self.respond(|response| put_rows(&rows, encoding, status, response)),
             SqlAnswer::Events(events) => return self.put_events(&events, encoding),
         }
         Ok(())
@@ -326,6 +340,7 @@ impl ServedSession<'_> {
             }
         });
         sent?;
+        let status = self.status();
         let writer = result.resume(&mut self.link.packets);
         match read {
             Ok(()) if is_interrupted => writer.fail(&ServerError::query_interrupted()),
@@ -410,15 +425,11 @@ impl ServedSession<'_> {
     }
 }
 
-fn ok_packet(affected_rows: u64) -> OkPacket<'static> {
-    OkPacket { affected_rows, status: ServerStatus::AUTOCOMMIT, ..OkPacket::default() }
-}
-
-fn put_rows(rows: &SqlRows, encoding: RowEncoding, response: &mut ResponseWriter<'_>) {
+fn put_rows(rows: &SqlRows, encoding: RowEncoding, status: ServerStatus, response: &mut ResponseWriter<'_>) {
     let columns: Vec<ColumnDefinition<'_>> = rows.columns.iter().map(column_definition).collect();
     let mut writer = response.rows(&columns, encoding);
     rows.rows.iter().for_each(|row| put_row(row, &rows.columns, &mut writer));
-    writer.end(ServerStatus::AUTOCOMMIT);
+    writer.end(status);
 }
 
 fn put_row(row: &[SqlValue], columns: &[SqlColumn], writer: &mut ResultWriter<'_>) {

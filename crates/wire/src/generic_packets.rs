@@ -1,5 +1,7 @@
 //! The generic response packets: OK, ERR, EOF.
 
+use std::ops::BitOrAssign;
+
 use binlog::{Cursor, DecodeError, DecodeReason, put_lenenc};
 
 use crate::capability::Capabilities;
@@ -38,6 +40,12 @@ impl ServerStatus {
     /// Returns true if all of `flags` are set.
     pub const fn contains(self, flags: Self) -> bool {
         self.0 & flags.0 == flags.0
+    }
+}
+
+impl BitOrAssign for ServerStatus {
+    fn bitor_assign(&mut self, flags: Self) {
+        self.0 |= flags.0;
     }
 }
 
