@@ -13,12 +13,20 @@ use nix::sys::sendfile::sendfile64;
 use nix::sys::socket::{MsgFlags, sendmsg};
 use relay::{EventBytes, StoredBytes};
 use rustls::{ProtocolVersion, ServerConfig, ServerConnection, StreamOwned};
+use socket2::{SockRef, TcpKeepalive};
 use wire::PacketCodec;
 
 use crate::store_growth::GrowthSignal;
 
 /// Time after which a write fails if the client reads nothing: `net_write_timeout` of a server.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Time without data after which the system checks whether the client's machine still answers.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
+/// Interval of further checks.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+/// Number of unanswered checks after which the system ends the connection.
+const KEEPALIVE_COUNT: u32 = 6;
 
 /// Connection to a client.
 pub(crate) struct ClientLink {
@@ -63,6 +71,9 @@ impl ClientLink {
         socket.set_nonblocking(false)?;
         socket.set_nodelay(true)?;
         socket.set_write_timeout(Some(WRITE_TIMEOUT))?;
+        // Otherwise the connection of a machine that has disappeared would never end.
+        let keepalive = TcpKeepalive::new().with_time(KEEPALIVE_IDLE).with_interval(KEEPALIVE_INTERVAL);
+        SockRef::from(&*socket).set_tcp_keepalive(&keepalive.with_retries(KEEPALIVE_COUNT))?;
         let stream = DeadlineSocket { received: Cursor::default(), socket, deadline: None };
         Ok(Self {
             stream: AcceptedStream::Plain(stream),
@@ -174,11 +185,20 @@ impl ClientLink {
         }
     }
 
-    /// Waits for data of the client. Holds no buffers meanwhile, because there may be many idle clients.
-    pub(crate) fn wait_for_data(&mut self) -> io::Result<()> {
+    /// Waits for data of the client. Returns false if this time is reached first. Holds no buffers meanwhile, because
+    /// there may be many idle clients.
+    pub(crate) fn wait_for_data(&mut self, until: Instant) -> io::Result<bool> {
         self.flush()?;
         self.release_idle();
-        self.poll_input(PollTimeout::NONE, None).map(drop)
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if self.poll_input(PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX), None)? {
+                return Ok(true);
+            }
+            if left.is_zero() {
+                return Ok(false);
+            }
+        }
     }
 
     /// Waits until the client has sent data, the store has grown, or this time is reached.
@@ -368,6 +388,7 @@ mod tests {
         DumpStream, FormSource, HeartbeatVersion, LogForm, RelayStore, RunPolicy, ServedChecksum,
         SourceGtids, SourceLimits, find_start,
     };
+    use socket2::SockRef;
     use wire::DumpFlags;
 
     use super::{ClientLink, QueuedBody, SLICES_MAX, send_queue};
@@ -442,6 +463,19 @@ mod tests {
             drop(socket);
             assert!(received.join().unwrap() == expected, "{file_size_min} {rounds}");
         }
+    }
+
+    #[test]
+    fn a_wait_for_data_has_a_limit() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let socket = Arc::new(listener.accept().unwrap().0);
+        let mut link = ClientLink::new(Arc::clone(&socket)).unwrap();
+        let after = |millis| Instant::now() + Duration::from_millis(millis);
+        assert!(!link.wait_for_data(after(20)).unwrap());
+        client.write_all(b"\x01\0\0\0\x01").unwrap();
+        assert!(link.wait_for_data(after(60_000)).unwrap());
+        assert!(SockRef::from(&*socket).keepalive().unwrap());
     }
 
     /// A client that quits sends a packet, and then closes the connection.

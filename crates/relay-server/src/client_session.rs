@@ -137,10 +137,13 @@ impl ServedSession<'_> {
             self.registration.client.set_activity(ClientActivity::SLEEP);
             self.flush()?;
             self.link.packets.begin_command();
+            let deadline = Instant::now() + self.sql.wait_timeout();
             loop {
                 match self.link.packets.is_ready() {
                     Ok(true) => break,
-                    Ok(false) => self.link.wait_for_data()?,
+                    // As a server, close an idle connection without an error.
+                    Ok(false) if !self.link.wait_for_data(deadline)? => return Ok(()),
+                    Ok(false) => {}
                     Err(error @ WireError::TooLarge { .. }) => return self.refuse_packet(&error),
                     Err(error) => return Err(io::Error::other(error)),
                 }

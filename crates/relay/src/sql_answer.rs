@@ -1,6 +1,7 @@
 //! Answers to the SQL statements that replicas, connectors and people send to a source.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use wire::ServerError;
 
@@ -94,6 +95,9 @@ pub struct SqlSession {
     /// Request to end the running statement.
     pub interrupt: StatementInterrupt,
 }
+
+/// Default of `wait_timeout` and `interactive_timeout`, in seconds: 8 hours, as on a server.
+pub(crate) const WAIT_TIMEOUT_S: u64 = 28800;
 
 impl SqlSession {
     /// Returns the user of the account, without the host.

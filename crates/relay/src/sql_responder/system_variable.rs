@@ -7,7 +7,7 @@ use super::SqlResponder;
 use super::refusals::{internal, unknown_gtid_mode, unknown_variable, wrong_scope, wrong_type, wrong_value};
 use crate::log_form::LogForm;
 use crate::relay_facts::RelayFacts;
-use crate::sql_answer::{SqlSession, SqlValue};
+use crate::sql_answer::{SqlSession, SqlValue, WAIT_TIMEOUT_S};
 use crate::upstream_control::UpstreamStatus;
 
 /// A system variable.
@@ -163,7 +163,7 @@ pub(crate) const SYSTEM_VARIABLES: &[SystemVariable] = &[
     fixed("init_connect", Global, A::All, V::Text("")),
     fixed("innodb_read_only", Global, A::Since(MYSQL_5_6), V::Flag(true)),
     fixed("innodb_version", Global, A::All, V::Fact(version)),
-    settable("interactive_timeout", V::Number(28800)),
+    settable("interactive_timeout", V::Number(WAIT_TIMEOUT_S)),
     settable("lc_time_names", V::Text("en_US")),
     fixed("license", Global, A::All, V::Text("MIT OR Apache-2.0")),
     fixed("local_infile", Global, A::All, V::Flag(false)),
@@ -236,7 +236,7 @@ pub(crate) const SYSTEM_VARIABLES: &[SystemVariable] = &[
     fixed("version_comment", Global, A::All, V::Text("bintide relay")),
     fixed("version_compile_machine", Global, A::All, V::Text(std::env::consts::ARCH)),
     fixed("version_compile_os", Global, A::All, V::Text("Linux")),
-    settable("wait_timeout", V::Number(28800)),
+    settable("wait_timeout", V::Number(WAIT_TIMEOUT_S)),
     fixed("warning_count", Session, A::All, V::Fact(warning_count)),
 ];
 
