@@ -37,9 +37,8 @@ pub struct StoreWriter {
     truncated: u64,
     /// Size of the present write. Greater than 0 after a failed write.
     pending_bytes: u64,
-    /// Log whose sync failed, and its size at the last successful sync. Later bytes may be missing on the disk although
-    /// they can be read. A second sync does not report this loss.
-    unsynced_log: Option<(String, u64)>,
+    /// Failed sync, until the lost bytes are removed. No other sync begins meanwhile.
+    failed_sync: Option<FailedSync>,
     /// Thread that syncs the last log; `None` until the first [`StoreWriter::start_sync`].
     syncer: Option<LogSyncer>,
     /// Number of the last started sync.
@@ -48,6 +47,17 @@ pub struct StoreWriter {
     ended_sync: u64,
     // Last field: the lock must outlive the open files.
     directory: StoreDirectory,
+}
+
+/// Failed sync of a log. The bytes after the last successful sync may be missing on the disk although they can be read.
+/// The system reports an error only once, so another sync would succeed without them.
+#[derive(Debug)]
+struct FailedSync {
+    log: String,
+    /// Size of the log at the last successful sync.
+    synced: u64,
+    /// Number of the system's error, if it has one.
+    error_number: Option<i32>,
 }
 
 #[derive(Debug)]
@@ -161,7 +171,7 @@ impl StoreWriter {
             log: None,
             truncated: 0,
             pending_bytes: 0,
-            unsynced_log: None,
+            failed_sync: None,
             syncer: None,
             started_sync: 0,
             ended_sync: 0,
@@ -184,7 +194,7 @@ impl StoreWriter {
         // Dropping the log writes its buffer; bytes that it cannot write are lost.
         let before = self.log.take().map(|log| (log.name, log.position));
         self.truncate_unsynced()?;
-        assert!(self.unsynced_log.is_none(), "ours: bytes that may be lost are removed before recovery");
+        assert!(self.failed_sync.is_none(), "ours: bytes that may be lost are removed before recovery");
         self.recover_last()?;
         let missing = match (before, &self.log) {
             (Some((name, end)), Some(log)) if name == log.name => end.saturating_sub(log.position),
@@ -194,12 +204,12 @@ impl StoreWriter {
     }
 
     fn truncate_unsynced(&mut self) -> Result<(), LogError> {
-        let Some((name, synced)) = &self.unsynced_log else { return Ok(()) };
-        let path = self.directory.path.join(name);
+        let Some(FailedSync { log, synced, .. }) = &self.failed_sync else { return Ok(()) };
+        let path = self.directory.path.join(log);
         if let Some(mut file) = LogFileWriter::open(&path, self.encryption.keyring())? {
             file.truncate(*synced).map_err(io_error("truncate", &path))?;
         }
-        self.unsynced_log = None;
+        self.failed_sync = None;
         Ok(())
     }
 
@@ -560,6 +570,7 @@ impl StoreWriter {
     ///
     /// If a file cannot be read, written or removed.
     pub fn sync(&mut self) -> Result<(), LogError> {
+        self.refuse_after_failed_sync()?;
         self.flush()?;
         self.finish_syncs()?;
         let Some(log) = &mut self.log else { return Ok(()) };
@@ -577,6 +588,7 @@ impl StoreWriter {
     ///
     /// If the file cannot be written, the thread cannot be started, or an earlier sync has failed.
     pub fn start_sync(&mut self) -> Result<u64, LogError> {
+        self.refuse_after_failed_sync()?;
         self.flush()?;
         self.ended_sync()?;
         let Some(log) = &mut self.log else { return Ok(self.started_sync) };
@@ -623,6 +635,13 @@ impl StoreWriter {
         log.file.flush().map_err(io_error("write to", &self.directory.path.join(&log.name)))
     }
 
+    /// Returns the error of an earlier failed sync again.
+    fn refuse_after_failed_sync(&self) -> Result<(), LogError> {
+        let Some(FailedSync { log, error_number, .. }) = &self.failed_sync else { return Ok(()) };
+        let cause = error_number.map_or_else(|| ErrorKind::Other.into(), io::Error::from_raw_os_error);
+        Err(io_error("sync", &self.directory.path.join(log))(cause))
+    }
+
     /// Waits until all started syncs have ended.
     fn finish_syncs(&mut self) -> Result<(), LogError> {
         match self.syncer.as_ref().and_then(LogSyncer::finish) {
@@ -636,7 +655,11 @@ impl StoreWriter {
         let SyncEnd { number, size, result } = end;
         let Some(log) = &mut self.log else { return Ok(()) };
         if let Err(cause) = result {
-            self.unsynced_log.get_or_insert_with(|| (log.name.clone(), log.synced));
+            self.failed_sync.get_or_insert_with(|| FailedSync {
+                log: log.name.clone(),
+                synced: log.synced,
+                error_number: cause.raw_os_error(),
+            });
             return Err(io_error("sync", &self.directory.path.join(&log.name))(cause));
         }
         assert!(size <= log.position, "ours: no log ends or begins while it is synced");
@@ -810,7 +833,7 @@ fn is_sound(raw: &RawEvent<'_>) -> bool {
 mod tests {
     use std::path::{Path, PathBuf};
 
-    use super::{LogEncryption, StoreWriter};
+    use super::{FailedSync, LogEncryption, StoreWriter};
     use crate::log_reader::ReadOutcome;
 
     fn samples() -> PathBuf {
@@ -859,7 +882,13 @@ mod tests {
             let end = store.next_position();
             rest.iter().for_each(|event| store.append_next(event).unwrap());
             let lost = store.next_position() - end;
-            store.unsynced_log = Some(("binlog.000001".to_owned(), end));
+            let (log, error_number) = ("binlog.000001".to_owned(), Some(28));
+            store.failed_sync = Some(FailedSync { log, synced: end, error_number });
+            // Another sync would succeed, and count the lost bytes as synced.
+            assert!(store.sync().is_err_and(|error| error.is_disk_full()));
+            assert!(store.start_sync().is_err_and(|error| error.is_disk_full()));
+            assert!(store.begin_log("binlog.000002", 4).is_err());
+            assert_eq!(store.log.as_ref().map(|log| log.synced), Some(end));
             assert_eq!((store.reopen().unwrap(), store.next_position()), (lost, end));
             rest.iter().for_each(|event| store.append_next(event).unwrap());
             store.sync().unwrap();
