@@ -266,7 +266,7 @@ impl StoreWriter {
     pub fn begin_log(&mut self, name: &str, position: u64) -> Result<(), LogError> {
         match &self.log {
             Some(log) if log.name_at_source == name && position == log.last => return Ok(()),
-            Some(log) if log.name_at_source == name => return self.check(position),
+            Some(log) if log.name_at_source == name => return log.check_end(position),
             _ => {}
         }
         if position != MAGIC.len() as u64 {
@@ -419,14 +419,14 @@ impl StoreWriter {
     /// written.
     pub fn append(&mut self, position: u64, event: &[u8]) -> Result<AppendOutcome, LogError> {
         let Some(log) = &mut self.log else {
-            return Err(LogError::PositionMismatch { name: self.last_name(), found: position, expected: 0 });
+            let name = self.directory.path.display().to_string();
+            return Err(LogError::PositionMismatch { name, found: position, expected: 0 });
         };
         if position == log.last && position < log.position {
             log.compare_last(&self.directory.path, event)?;
             return Ok(AppendOutcome::Repeated);
         }
-        self.check(position)?;
-        let Some(log) = &mut self.log else { return Ok(AppendOutcome::Repeated) };
+        log.check_end(position)?;
         assert!(log.last <= log.position, "ours: the last event starts before its end");
         assert!(log.synced <= log.position, "ours: only appended events are synced");
         assert_eq!(log.file.position(), log.position, "ours: an event is written at the end of its log");
@@ -669,19 +669,6 @@ impl StoreWriter {
         Ok(())
     }
 
-    fn check(&self, found: u64) -> Result<(), LogError> {
-        match &self.log {
-            Some(log) if log.position != found => {
-                Err(LogError::PositionMismatch { name: log.name.clone(), found, expected: log.position })
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn last_name(&self) -> String {
-        self.log.as_ref().map_or_else(|| self.directory.path.display().to_string(), |log| log.name.clone())
-    }
-
     /// Creates the log first, then its line in the index: a log that is not in the index has not begun.
     fn create(&mut self, name: &str, name_at_source: &str, base: &str) -> Result<(), LogError> {
         let before = self.log.as_ref();
@@ -781,6 +768,16 @@ impl OpenLog {
     /// Sets the end of the log to this position. All bytes before it must be on disk.
     const fn set_end(&mut self, end: u64) {
         (self.last, self.position, self.synced, self.requested) = (end, end, end, end);
+    }
+
+    /// Checks that the log ends at this position.
+    fn check_end(&self, found: u64) -> Result<(), LogError> {
+        match self.position == found {
+            true => Ok(()),
+            false => {
+                Err(LogError::PositionMismatch { name: self.name.clone(), found, expected: self.position })
+            }
+        }
     }
 
     /// Checks that a repeated event equals the last event of the log.
