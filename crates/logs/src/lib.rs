@@ -114,7 +114,9 @@ pub use crate::store::{IgnoredIndexPath, Store};
 pub use crate::store_directory::{IDENTITY_FILE_NAME, StoreDirectory, is_received_store};
 pub use crate::store_follower::{LogEndAction, StoreCursor, StoreFollower};
 pub use crate::store_watch::StoreWatch;
-pub use crate::store_writer::{AppendOutcome, LogEncryption, RetentionLimit, StoreEnd, StoreWriter};
+pub use crate::store_writer::{
+    AppendOutcome, LogEncryption, LogStart, RetentionLimit, StoreEnd, StoreWriter,
+};
 pub use crate::temporary_space::limit_temporary_files;
 pub use crate::thread_panic::{ThreadPanic, panic_message};
 pub use crate::transaction_cutter::{

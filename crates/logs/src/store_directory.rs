@@ -22,6 +22,7 @@ pub(crate) const MARK_FILE_NAME: &str = "bintide.lock";
 pub fn is_received_store(directory: &Path) -> bool {
     directory.join(MARK_FILE_NAME).exists()
 }
+
 /// Name of the file with the replica identity of `bintide receive`.
 pub const IDENTITY_FILE_NAME: &str = "replica.cnf";
 /// Name of the file that lists the logs being purged, one per line, until they are removed.

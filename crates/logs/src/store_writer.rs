@@ -1,7 +1,7 @@
 //! Writer of a store: the logs of a source, byte for byte.
 
 use std::fs::{self, File};
-use std::io::{ErrorKind, Write as _};
+use std::io::{self, ErrorKind, Write as _};
 use std::mem;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
@@ -76,6 +76,9 @@ struct OpenLog {
     requested: u64,
 }
 
+/// Number of events of a log's head: the format description, and the event that follows it.
+const HEAD_EVENTS: usize = 2;
+
 /// Encryption of a store's new logs on disk. Does not apply to an existing log that is continued.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogEncryption {
@@ -127,6 +130,15 @@ pub enum AppendOutcome {
     New,
     /// The event equals the last event of the log.
     Repeated,
+}
+
+/// Result of [`StoreWriter::begin_or_continue_log`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogStart {
+    /// A new log has begun.
+    Begun,
+    /// The last log continues.
+    Continued,
 }
 
 /// End of a store, in its last log.
@@ -279,19 +291,24 @@ impl StoreWriter {
         self.begin_after(name, |last, next| last.is_directly_before(next))
     }
 
-    /// Continues the last log, or begins this one. Returns whether it began a log. Within a series, any higher number
-    /// is valid: a stream requested by GTIDs is complete, and a source skips logs whose transactions are all present.
-    /// With another `server_uuid` than the last log's, begins a new series, whose logs have their own names.
+    /// Continues the last log, or begins this one. Within a series, any higher number is valid: a stream requested by
+    /// GTIDs is complete, and a source skips logs whose transactions are all present. With a `new_source_uuid`, begins a
+    /// new series, whose logs have their own names.
     ///
     /// # Errors
     ///
     /// The errors of [`StoreWriter::begin_log`].
-    pub fn continue_in(&mut self, name: &str, other: Option<&str>) -> Result<bool, LogError> {
-        match (&self.log, other) {
-            (Some(log), None) if log.name_at_source == name => Ok(false),
-            (Some(_), Some(uuid)) => self.begin_series(name, uuid).map(|()| true),
-            _ => self.begin_after(name, |last, next| last.is_earlier_of_series(next)).map(|()| true),
+    pub fn begin_or_continue_log(
+        &mut self,
+        name: &str,
+        new_source_uuid: Option<&str>,
+    ) -> Result<LogStart, LogError> {
+        match (&self.log, new_source_uuid) {
+            (Some(log), None) if log.name_at_source == name => return Ok(LogStart::Continued),
+            (Some(_), Some(uuid)) => self.begin_series(name, uuid)?,
+            _ => self.begin_after(name, |last, next| last.is_earlier_of_series(next))?,
         }
+        Ok(LogStart::Begun)
     }
 
     /// Goes back to the end of the last log's last whole transaction, and returns the transactions up to there. Readers
@@ -338,7 +355,7 @@ impl StoreWriter {
         self.sync()?;
         let Some(log) = &self.log else { return Ok(true) };
         let mut reader = open_log(&self.directory.path.join(&log.name), self.encryption.keyring())?;
-        for _ in ["the format description", "what follows it"] {
+        for _ in 0..HEAD_EVENTS {
             if !matches!(reader.next_event()?, ReadOutcome::Some(_)) {
                 return Ok(false);
             }
@@ -568,7 +585,8 @@ impl StoreWriter {
     ///
     /// # Errors
     ///
-    /// If a file cannot be read, written or removed.
+    /// If the file cannot be written or synced, or an earlier sync has failed. After a failed sync, the error stays until
+    /// the store is [reopened](StoreWriter::reopen).
     pub fn sync(&mut self) -> Result<(), LogError> {
         self.refuse_after_failed_sync()?;
         self.flush()?;

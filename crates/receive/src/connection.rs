@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use binlog::{EventFormat, Flavour, MAGIC, RawEvent};
-use logs::{AppendOutcome, StoreWriter};
+use logs::{AppendOutcome, LogStart, StoreWriter};
 use servers::{ConnectionError, LiveSource};
 use wire::{
     AckRequest, FormatOrigin, ReplicaEnd, ReplicaOptions, ReplicaStart, SemiSync, SourceEvent, SourceFacts,
@@ -246,7 +246,9 @@ impl LogReceiver {
         match arrival {
             SourceEvent::File { file, .. } => {
                 self.sync(store)?;
-                let is_new = store.continue_in(log_name(file)?, merged.next_uuid.take().as_deref())?;
+                let new_uuid = merged.next_uuid.take();
+                let start = store.begin_or_continue_log(log_name(file)?, new_uuid.as_deref())?;
+                let is_new = start == LogStart::Begun;
                 if is_new {
                     merged.joined.begin_log();
                 }

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use logs::{
-    AppendOutcome, LogEncryption, LogReader, ReadOutcome, RetentionLimit, Store, StoreEnd, StoreWriter,
+    AppendOutcome, LogEncryption, LogReader, LogStart, ReadOutcome, RetentionLimit, Store, StoreEnd,
+    StoreWriter,
 };
 use tempfile::TempDir;
 
@@ -240,21 +241,21 @@ fn logs_of_another_server_form_a_separate_series() {
     let mut store = open(&directory);
     store.begin_log("b.000007", 4).unwrap();
     append(&mut store, &events);
-    for (name, other, is_new) in [
-        ("b.000007", None, false),
-        ("c.000002", Some(UUID), true),
-        ("c.000002", None, false),
-        ("c.000003", None, true),
-        ("b.000007", Some(UUID), true),
+    for (name, new_uuid, start) in [
+        ("b.000007", None, LogStart::Continued),
+        ("c.000002", Some(UUID), LogStart::Begun),
+        ("c.000002", None, LogStart::Continued),
+        ("c.000003", None, LogStart::Begun),
+        ("b.000007", Some(UUID), LogStart::Begun),
     ] {
-        assert_eq!(store.continue_in(name, other).unwrap(), is_new, "{name}");
+        assert_eq!(store.begin_or_continue_log(name, new_uuid).unwrap(), start, "{name}");
         store.append_next(&events[0]).unwrap();
     }
     for name in ["b.000006", "c.000008"] {
-        assert!(store.continue_in(name, None).is_err(), "{name}");
+        assert!(store.begin_or_continue_log(name, None).is_err(), "{name}");
     }
     for uuid in ["no UUID", "------------------------------------", "5ea5ca5e-0001-4000-8000-00000000000\n"] {
-        assert!(store.continue_in("b.000008", Some(uuid)).is_err(), "{uuid}");
+        assert!(store.begin_or_continue_log("b.000008", Some(uuid)).is_err(), "{uuid}");
     }
     store.sync().unwrap();
     drop(store);
@@ -334,7 +335,7 @@ fn last_logs_without_a_head_are_removed() {
         store.remove_headless_log().unwrap();
         assert_eq!(store.store_end().unwrap().log, "b.000007");
         append(&mut store, &events[size..]);
-        store.continue_in("b.000002", Some(UUID)).unwrap();
+        store.begin_or_continue_log("b.000002", Some(UUID)).unwrap();
         append(&mut store, &events[..size]);
         store.sync().unwrap();
         drop(store);
@@ -348,7 +349,7 @@ fn last_logs_without_a_head_are_removed() {
         );
         assert_eq!(fs::read_to_string(directory.path().join("b.index")).unwrap(), "./b.000007\n");
         assert!(!directory.path().join(format!("b.2.{UUID}.000002")).exists());
-        assert!(store.continue_in("b.000002", Some(UUID)).unwrap());
+        assert_eq!(store.begin_or_continue_log("b.000002", Some(UUID)).unwrap(), LogStart::Begun);
     }
 }
 
