@@ -27,7 +27,7 @@ const DELAY_MIN: Duration = Duration::from_millis(100);
 /// Maximum delay.
 const DELAY_MAX: Duration = Duration::from_secs(3);
 /// Time after which failed logins are forgotten.
-const MEMORY: Duration = Duration::from_secs(300);
+const FAILURE_LIFETIME: Duration = Duration::from_secs(300);
 /// Maximum number of addresses.
 const ADDRESSES_MAX: usize = 4096;
 
@@ -36,13 +36,13 @@ impl LoginThrottle {
     pub(crate) fn count_failure(&self, address: IpAddr, now: Instant) -> Duration {
         let mut failures = lock(&self.failures);
         if failures.len() >= ADDRESSES_MAX {
-            failures.retain(|_, failed| now.saturating_duration_since(failed.last) < MEMORY);
+            failures.retain(|_, failed| now.saturating_duration_since(failed.last) < FAILURE_LIFETIME);
         }
         if failures.len() >= ADDRESSES_MAX && !failures.contains_key(&address) {
             return DELAY_MAX;
         }
         let failed = failures.entry(address).or_insert(FailedLogins { count: 0, last: now });
-        if now.saturating_duration_since(failed.last) >= MEMORY {
+        if now.saturating_duration_since(failed.last) >= FAILURE_LIFETIME {
             failed.count = 0;
         }
         (failed.count, failed.last) = (failed.count.saturating_add(1), now);
@@ -61,7 +61,7 @@ mod tests {
     use std::net::{IpAddr, Ipv4Addr};
     use std::time::{Duration, Instant};
 
-    use super::{DELAY_MAX, LoginThrottle, MEMORY};
+    use super::{DELAY_MAX, LoginThrottle, FAILURE_LIFETIME};
 
     #[test]
     fn delays_grow_and_expire() {
@@ -73,7 +73,7 @@ mod tests {
             throttle.count_failure(one, now);
         }
         assert_eq!(throttle.count_failure(one, now), DELAY_MAX);
-        assert_eq!(throttle.count_failure(one, now + MEMORY), Duration::ZERO);
+        assert_eq!(throttle.count_failure(one, now + FAILURE_LIFETIME), Duration::ZERO);
         throttle.forget(one);
         assert_eq!(throttle.count_failure(one, now), Duration::ZERO);
     }

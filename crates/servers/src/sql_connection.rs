@@ -141,7 +141,7 @@ const HEAD_SIZE_MAX: usize = 3;
 /// Maximum size of the length that precedes bytes.
 const LENGTH_SIZE_MAX: usize = 9;
 /// Minimum total size of parameters that are sent in pieces.
-const PARAMETERS_WHOLE_MAX: usize = 16 << 20;
+const PARAMETERS_IN_PIECES_MIN: usize = 16 << 20;
 /// Size of a piece of a parameter or file: less than the lowest default of `max_allowed_packet`, 1 MiB.
 const PIECE_SIZE: usize = 512 << 10;
 /// Maximum size of the rows held at once. Bounds the memory that a hostile server can use.
@@ -601,7 +601,7 @@ impl SqlClient {
         }
         let mut values: Vec<ParameterValue<'_>> = parameters.iter().map(StatementParameter::value).collect();
         let is_in_pieces =
-            size >= self.packet_max.map_or(PARAMETERS_WHOLE_MAX, |max| PARAMETERS_WHOLE_MAX.min(max / 2));
+            size >= self.packet_max.map_or(PARAMETERS_IN_PIECES_MIN, |max| PARAMETERS_IN_PIECES_MIN.min(max / 2));
         if is_in_pieces {
             self.send_ahead(prepared.statement, &mut values)?;
         }

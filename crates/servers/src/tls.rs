@@ -308,6 +308,7 @@ impl ServerCertVerifier for TrustedCaVerifier {
         self.verifier.supported_verify_schemes()
     }
 }
+
 /// Verifier that accepts any certificate, even one that cannot be parsed. A man in the middle can pose as the server,
 /// but the connection is still encrypted.
 #[derive(Debug)]
