@@ -319,10 +319,7 @@ impl LogReceiver {
         let next = (self.rotation.current() != before).then(|| self.address().to_string());
         self.say_once(&ReceiveNotice::Retry { error: &error, next, pause });
         self.is_lost = true;
-        for _ in 0..pause.as_millis() / POLL_INTERVAL.as_millis() {
-            if self.options.cancel.is_cancelled() || self.control.ends_connection() {
-                break;
-            }
+        sleep_unless(pause, || {
             self.serve_requests(store);
             thread::sleep(POLL_INTERVAL);
         }
@@ -375,13 +372,7 @@ impl LogReceiver {
     }
 
     fn sleep_unless_cancelled(&self, pause: Duration) {
-        let polls = pause.as_millis() / POLL_INTERVAL.as_millis();
-        for _ in 0..polls {
-            if self.options.cancel.is_cancelled() {
-                return;
-            }
-            thread::sleep(POLL_INTERVAL);
-        }
+        sleep_unless(pause, || self.options.cancel.is_cancelled());
     }
 
     fn report_store(&self, store: &StoreWriter) {
@@ -493,6 +484,16 @@ impl LogReceiver {
             Err(error) if error.is_disk_full() => Ok(None),
             Err(error) => Err(ReceiveFailure::Failed(error.into())),
         }
+    }
+}
+
+/// Sleeps until the time is over, or `is_over` returns true.
+fn sleep_unless(pause: Duration, mut is_over: impl FnMut() -> bool) {
+    for _ in 0..pause.as_millis() / POLL_INTERVAL.as_millis() {
+        if is_over() {
+            return;
+        }
+        thread::sleep(POLL_INTERVAL);
     }
 }
 
