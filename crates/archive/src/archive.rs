@@ -469,11 +469,16 @@ impl Archive {
 
     /// Opens an archived log to be read from front to back, decrypted. Its end is an error if the log does not come
     /// back as it was archived.
-    pub fn open_log(&self, manifest: &Manifest) -> ArchivedLog {
+    ///
+    /// # Errors
+    ///
+    /// If the system starts no more threads.
+    pub fn open_log(&self, manifest: &Manifest) -> io::Result<ArchivedLog> {
         let (sender, blocks) = sync_channel(READ_AHEAD);
         let (archive, manifest) = (self.clone(), manifest.clone());
-        let thread = thread::spawn(move || archive.send_log(&manifest, &sender));
-        ArchivedLog { blocks: Some(blocks), thread: Some(thread), current: io::Cursor::default() }
+        let thread = thread::Builder::new().name("archive-reader".to_owned());
+        let thread = thread.spawn(move || archive.send_log(&manifest, &sender))?;
+        Ok(ArchivedLog { blocks: Some(blocks), thread: Some(thread), current: io::Cursor::default() })
     }
 
     fn send_log(&self, manifest: &Manifest, sender: &SyncSender<Vec<u8>>) -> Result<(), ArchiveError> {

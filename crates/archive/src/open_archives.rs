@@ -66,7 +66,9 @@ impl ArchivedLogs for OpenArchives {
             let found = archive.known.manifests.iter().find(|manifest| manifest.log == name);
             let missing = || unreadable(log, &ArchiveError::MissingSegment { name });
             let manifest = found.ok_or_else(missing)?;
-            Ok(Box::new(archive.archive.open_log(manifest)) as Box<dyn Read + Send>)
+            let opened = archive.archive.open_log(manifest);
+            let log = opened.map_err(|cause| unreadable(log, &ArchiveError::Read { cause }))?;
+            Ok(Box::new(log) as Box<dyn Read + Send>)
         });
         Some(opened)
     }

@@ -1,6 +1,7 @@
 //! Signs of life of a replay, for other replays to the same target. After a network failure, a server may keep the
 //! locks of a client that has ended long ago.
 
+use std::io;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -31,17 +32,22 @@ pub(crate) struct LockHeartbeat {
 }
 
 impl LockHeartbeat {
-    pub(crate) fn start(control: &Arc<Mutex<SqlConnection>>) -> Self {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    ///
+    /// If the system starts no more threads.
+    pub(crate) fn start(control: &Arc<Mutex<SqlConnection>>) -> io::Result<Self> {
         let (stop, stopped) = channel();
         let control = Arc::clone(control);
-        let beating = thread::spawn(move || {
+        let beating = thread::Builder::new().name("heartbeat".to_owned()).spawn(move || {
             while stopped.recv_timeout(HEARTBEAT_INTERVAL) == Err(RecvTimeoutError::Timeout) {
                 // If the connection is lost, its next user gets the error.
                 let Ok(mut control) = control.lock() else { return };
                 let _ = control.run("DO 1");
             }
-        });
-        Self { stop: Some(stop), thread: Some(beating) }
+        })?;
+        Ok(Self { stop: Some(stop), thread: Some(beating) })
     }
 }
 

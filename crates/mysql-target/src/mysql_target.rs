@@ -113,9 +113,11 @@ impl MysqlTarget {
         // Even after Ctrl-C, wait for and report statements in progress, of this replay or an earlier one.
         control.ignore_cancel();
         let control = Arc::new(Mutex::new(control));
+        let heartbeat = LockHeartbeat::start(&control)
+            .map_err(|error| ReplayError::Refused(format!("could not start a thread: {error}")))?;
         let target = Self {
             address,
-            _heartbeat: LockHeartbeat::start(&control),
+            _heartbeat: heartbeat,
             control,
             facts,
             session_count: AtomicU32::new(0),

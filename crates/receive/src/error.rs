@@ -99,6 +99,9 @@ pub enum ReceiveError {
         /// Text that the server sent.
         found: String,
     },
+    /// The thread that compresses closed logs could not be started.
+    #[error("could not start a thread to compress logs")]
+    StartCompressor(#[source] io::Error),
     /// A connection failed.
     #[error(transparent)]
     Connection(ConnectionError),

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::fs;
+use std::io;
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -105,18 +106,23 @@ impl CompressorShared {
 
 impl LogCompressor {
     /// Starts the thread.
+    ///
+    /// # Errors
+    ///
+    /// If the system starts no more threads.
     pub(crate) fn start(
         setup: CompressorSetup,
         stats: SharedReceiveStats,
         reporter: Arc<dyn ReceiveReporter>,
-    ) -> Self {
-        stats.count_on_compression();
+    ) -> io::Result<Self> {
         let (directory, control) = (setup.directory.clone(), setup.control.clone());
         let shared = Arc::new(CompressorShared::default());
+        let began = Instant::now();
         let work =
-            CompressionThread { setup, stats, reporter, shared: Arc::clone(&shared), began: Instant::now() };
-        let thread = thread::spawn(move || work.run());
-        Self { directory, control, shared, thread: Some(thread) }
+            CompressionThread { setup, stats: stats.clone(), reporter, shared: Arc::clone(&shared), began };
+        let thread = thread::Builder::new().name("compress".to_owned()).spawn(move || work.run())?;
+        stats.count_on_compression();
+        Ok(Self { directory, control, shared, thread: Some(thread) })
     }
 
     /// Reads the closed logs from the index, after a new log has begun.

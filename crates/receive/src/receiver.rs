@@ -1,6 +1,7 @@
 //! Receives logs over consecutive connections, each to a source that can continue.
 
 use std::collections::HashSet;
+use std::io;
 use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -110,7 +111,7 @@ impl LogReceiver {
     ///
     /// # Errors
     ///
-    /// If the directory belongs to a server, or cannot be read or written.
+    /// If the directory belongs to a server, or cannot be read or written, or no thread can be started.
     ///
     /// # Panics
     ///
@@ -160,13 +161,14 @@ impl LogReceiver {
             is_lost: false,
         };
         if receiver.settings.compress.is_some() {
-            receiver.compressor = Some(receiver.start_compressor());
+            let compressor = receiver.start_compressor().map_err(ReceiveError::StartCompressor)?;
+            receiver.compressor = Some(compressor);
         }
         receiver.report_store(&store);
         Ok((receiver, store))
     }
 
-    fn start_compressor(&self) -> LogCompressor {
+    fn start_compressor(&self) -> io::Result<LogCompressor> {
         let setup = CompressorSetup {
             directory: self.settings.directory.clone(),
             keyring: self.settings.at_rest.keyring().map(Path::to_owned),
@@ -179,10 +181,11 @@ impl LogReceiver {
     /// Starts the compressor for the log that was just closed, if another thread has switched compression on.
     pub(crate) fn start_compressor_if_needed(&mut self) {
         if self.compressor.is_none() && self.control.compression().is_some() {
-            let compressor = self.start_compressor();
-            // Otherwise the next closed log tries again.
-            if compressor.leave_earlier_logs() {
-                self.compressor = Some(compressor);
+            // After an error, the next closed log tries again.
+            match self.start_compressor() {
+                Ok(compressor) if compressor.leave_earlier_logs() => self.compressor = Some(compressor),
+                Ok(_) => {}
+                Err(error) => self.say(&ReceiveNotice::CompressionNotStarted { error: &error }),
             }
         }
     }
@@ -321,8 +324,8 @@ impl LogReceiver {
         self.is_lost = true;
         sleep_unless(pause, || {
             self.serve_requests(store);
-            thread::sleep(POLL_INTERVAL);
-        }
+            self.options.cancel.is_cancelled() || self.control.ends_connection()
+        });
         Ok(())
     }
 

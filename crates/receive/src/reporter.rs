@@ -1,5 +1,6 @@
 //! Reports during a run: notices and progress. The caller formats the texts.
 
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 
@@ -81,6 +82,11 @@ pub enum ReceiveNotice<'a> {
         error: &'a LogError,
         /// Maximum time to wait.
         timeout: Duration,
+    },
+    /// Compression was switched on during the run, but its thread could not be started. The next closed log tries again.
+    CompressionNotStarted {
+        /// Error of the operating system.
+        error: &'a io::Error,
     },
     /// A closed log could not be compressed. It stays unchanged until the next attempt.
     CompressionFailed {

@@ -26,6 +26,7 @@ pub(super) const fn notice_level(notice: &ReceiveNotice<'_>) -> MessageSeverity 
         | ReceiveNotice::SemiSyncUnavailable
         | ReceiveNotice::DiskFull { .. }
         | ReceiveNotice::KeyringWait { .. }
+        | ReceiveNotice::CompressionNotStarted { .. }
         | ReceiveNotice::CompressionFailed { .. } => MessageSeverity::Warn,
     }
 }
@@ -64,6 +65,10 @@ pub(super) fn notice_text(notice: &ReceiveNotice<'_>) -> String {
         ReceiveNotice::KeyringWait { error, timeout } => {
             format!("{error}; waiting {} for a valid keyring", duration(*timeout))
         }
+        ReceiveNotice::CompressionNotStarted { error } => format!(
+            "could not start a thread to compress logs: {error}; closed logs stay uncompressed until a thread can be \
+             started"
+        ),
         ReceiveNotice::CompressionFailed { error, log, pause } => format!(
             "{error}; {} stays uncompressed; retrying in {}, then at growing intervals",
             log.display(),
