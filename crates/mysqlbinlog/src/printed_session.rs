@@ -1,6 +1,6 @@
 //! The session variables printed so far, and the statements that change them.
 
-use binlog::events::{Query, StatusVar};
+use binlog::events::{OptionFlag, Query, StatusVar};
 use binlog::{EventFlags, EventHeader};
 use sql::numbers::{put_i64, put_padded, put_u32, put_u64};
 use sql::quote;
@@ -52,14 +52,6 @@ pub(crate) struct SessionStyle {
     /// Prints no thread ids.
     pub(crate) require_row_format: bool,
 }
-
-/// Bits of a query's options, their variables, and whether the bit turns the variable off.
-const OPTION_BITS: [(u32, &str, bool); 4] = [
-    (0x0400_0000, "foreign_key_checks", true),
-    (0x0000_4000, "sql_auto_is_null", false),
-    (0x0800_0000, "unique_checks", true),
-    (0x0008_0000, "autocommit", true),
-];
 
 /// SQL modes that MySQL 8.0.5 removed.
 const MODES_REMOVED: u64 = 0x1003_ff00;
@@ -208,11 +200,10 @@ impl PrintedSession {
         }
         out.extend_from_slice(b"SET ");
         let mut separator: &[u8] = b"";
-        for (bit, name, means_off) in OPTION_BITS {
-            if changed & bit != 0 {
-                let is_on = (flags & bit != 0) != means_off;
-                let value: &[u8] = if is_on { b"=1" } else { b"=0" };
-                for part in [separator, b"@@session.", name.as_bytes(), value] {
+        for flag in OptionFlag::ALL {
+            if changed & flag.bit != 0 {
+                let value: &[u8] = if flag.is_on(flags) { b"=1" } else { b"=0" };
+                for part in [separator, b"@@session.", flag.variable.as_bytes(), value] {
                     out.extend_from_slice(part);
                 }
                 separator = b", ";

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use binlog::events::{Query, StatusVar};
+use binlog::events::{OptionFlag, Query, StatusVar};
 use binlog::{Collation, Flavour};
 use sql::quote::quote_time_zone;
 
@@ -38,14 +38,6 @@ pub struct SessionVariables {
     /// `enable_cascade_triggers`: servers since 9.7 log this variable if it is on.
     pub cascade_triggers: Option<u8>,
 }
-
-/// Bits of a query's `flags2`: the bit, its variable, and whether the bit means off. Omits `autocommit`, because replay
-/// itself decides when to commit.
-const FLAG_VARIABLES: [(u32, &str, bool); 3] = [
-    (0x0400_0000, "foreign_key_checks", true),
-    (0x0000_4000, "sql_auto_is_null", false),
-    (0x0800_0000, "unique_checks", true),
-];
 
 /// Value that the server writes for a variable that it does not log.
 const NOT_LOGGED: u8 = u8::MAX;
@@ -117,9 +109,10 @@ impl SessionVariables {
     fn append_flags(&self, from: Option<&Self>, out: &mut String) {
         let Some(flags) = self.flags2 else { return };
         let changed = from.and_then(|from| from.flags2).map_or(u32::MAX, |last| last ^ flags);
-        for (bit, name, means_off) in FLAG_VARIABLES {
-            if changed & bit != 0 {
-                append_assignment(out, name, u8::from((flags & bit != 0) != means_off));
+        // Replay itself decides when to commit.
+        for flag in OptionFlag::ALL.iter().filter(|flag| flag.variable != "autocommit") {
+            if changed & flag.bit != 0 {
+                append_assignment(out, flag.variable, u8::from(flag.is_on(flags)));
             }
         }
     }

@@ -14,6 +14,7 @@ mod intvar;
 mod load_block;
 mod mariadb;
 mod opaque;
+mod option_flag;
 mod previous_gtids;
 mod query;
 mod rand;
@@ -43,6 +44,7 @@ pub use self::mariadb::{
     MariadbGtidList, MariadbQueryCompressed, MariadbRowsCompressed, MariadbStartEncryption,
 };
 pub use self::opaque::{Opaque, Unknown};
+pub use self::option_flag::{OptionFlag, OptionFlagMeaning};
 pub use self::previous_gtids::PreviousGtids;
 pub use self::query::{DatabaseNames, Query, StatusVar, StatusVars};
 pub use self::rand::Rand;

@@ -1,17 +1,9 @@
 //! Session variables of a statement.
 
-use binlog::events::{StatusVar, StatusVars};
+use binlog::events::{OptionFlag, StatusVar, StatusVars};
 use binlog::{Charset, Collation, DecodeError, EventFormat};
 
 use super::writer::JsonObject;
-
-/// Bits of `flags2`, their variables, and the variable's value if the bit is set.
-const FLAGS2: [(u32, &str, bool); 4] = [
-    (0x0400_0000, "foreign_key_checks", false),
-    (0x0000_4000, "sql_auto_is_null", true),
-    (0x0800_0000, "unique_checks", false),
-    (0x0008_0000, "autocommit", false),
-];
 
 /// Writes the variables as one object, and returns the client's character set.
 pub(super) fn put(
@@ -87,9 +79,9 @@ fn put_var(session: &mut JsonObject<'_>, format: &EventFormat, var: &StatusVar<'
 
 fn put_flags2(session: &mut JsonObject<'_>, bits: u32) {
     let mut unknown = bits;
-    for (bit, name, value_if_set) in FLAGS2 {
-        unknown &= !bit;
-        session.boolean(name, (bits & bit != 0) == value_if_set);
+    for flag in OptionFlag::ALL {
+        unknown &= !flag.bit;
+        session.boolean(flag.variable, flag.is_on(bits));
     }
     if unknown != 0 {
         session.uint("flags2_unknown", unknown);
