@@ -82,7 +82,7 @@ impl Framer {
             ));
         }
         let header = EventHeader::decode(&mut Cursor::new(head))?;
-        let size = size_checked(&header)?;
+        let size = header.checked_size(EVENT_SIZE_MAX)?;
         let Some(bytes) = bytes.get(..size) else {
             return Ok(FramerOutput::NeedMore { needed: size });
         };
@@ -116,27 +116,6 @@ impl Framer {
             )),
         }
     }
-}
-
-fn size_checked(header: &EventHeader) -> Result<usize, DecodeError> {
-    let size = header.size;
-    if size < HEADER_SIZE as u32 {
-        let reason = DecodeReason::Unexpected {
-            field: "event size",
-            found: u64::from(size),
-            expected: "19 bytes or more",
-        };
-        return Err(DecodeError::new(9, reason));
-    }
-    if size > EVENT_SIZE_MAX {
-        let reason = DecodeReason::OutOfRange {
-            field: "event size",
-            found: u64::from(size),
-            max: u64::from(EVENT_SIZE_MAX),
-        };
-        return Err(DecodeError::new(9, reason));
-    }
-    Ok(size as usize)
 }
 
 #[cfg(test)]

@@ -1,11 +1,14 @@
 //! Event header: the nineteen bytes at the start of every event.
 
 use crate::cursor::Cursor;
-use crate::error::DecodeError;
+use crate::error::{DecodeError, DecodeReason};
 use crate::event::EventType;
 
 /// Size of an event header in bytes.
 pub const HEADER_SIZE: usize = 19;
+
+/// Offset of the event's size in a header.
+const SIZE_OFFSET: usize = 9;
 
 /// Event header: the nineteen bytes at the start of every event.
 ///
@@ -53,6 +56,33 @@ impl EventHeader {
             next_position: u32::from_le_bytes([m, n, o, p]),
             flags: EventFlags(u16::from_le_bytes([q, r])),
         }
+    }
+
+    /// Returns the event's size from the bytes of a header, without decoding the other fields or checking it.
+    #[inline]
+    pub const fn peek_size(head: &[u8; HEADER_SIZE]) -> u32 {
+        u32::from_le_bytes([head[9], head[10], head[11], head[12]])
+    }
+
+    /// Returns the size of the whole event, if it has at least a header and at most `max` bytes.
+    ///
+    /// # Errors
+    ///
+    /// If the size is impossible, or greater than `max`.
+    pub fn checked_size(&self, max: u32) -> Result<usize, DecodeError> {
+        let (field, found) = ("event size", u64::from(self.size));
+        if self.size < HEADER_SIZE as u32 {
+            let expected = "19 bytes or more";
+            return Err(DecodeError::new(
+                SIZE_OFFSET,
+                DecodeReason::Unexpected { field, found, expected },
+            ));
+        }
+        if self.size > max {
+            let max = u64::from(max);
+            return Err(DecodeError::new(SIZE_OFFSET, DecodeReason::OutOfRange { field, found, max }));
+        }
+        Ok(self.size as usize)
     }
 
     /// Encodes the header.

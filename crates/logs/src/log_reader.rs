@@ -638,7 +638,7 @@ impl LogReader {
             self.format.as_ref().map_or(EventChecksum::Absent, |format| format.checksum.for_events());
         let size_min = HEADER_SIZE + checksum.size();
         while let Some(head) = run.bytes[run.end..].first_chunk::<HEADER_SIZE>() {
-            let size = u32::from_le_bytes([head[9], head[10], head[11], head[12]]) as usize;
+            let size = EventHeader::peek_size(head) as usize;
             let end = run.end + size;
             let is_large = head[4] == EventType::TransactionPayload.code() && size > large;
             if head[4] == EventType::FormatDescription.code()
@@ -800,9 +800,8 @@ impl ChunkBuilder {
 
     /// Returns whether the event at the start of `rest` fits. An event of unknown size is taken to fit.
     fn has_room_for(&self, rest: &[u8]) -> bool {
-        let size = rest.first_chunk().and_then(|head: &[u8; HEADER_SIZE]| head[9..13].first_chunk());
-        let fits = |size: &[u8; 4]| self.end + u32::from_le_bytes(*size) as usize <= self.size;
-        self.bounds.is_empty() || size.is_none_or(fits)
+        let fits = |head| self.end + EventHeader::peek_size(head) as usize <= self.size;
+        self.bounds.is_empty() || rest.first_chunk().is_none_or(fits)
     }
 
     fn push(&mut self, size: usize) {

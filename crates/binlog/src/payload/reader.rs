@@ -246,22 +246,11 @@ fn frame(bytes: &[u8], size_max: u32) -> Result<Option<usize>, DecodeError> {
         }
         _ => {}
     }
-    let (field, found) = ("event size", u64::from(header.size));
-    if header.size < HEADER_SIZE as u32 {
-        let expected = "19 bytes or more";
-        return Err(DecodeError::new(SIZE_OFFSET, DecodeReason::Unexpected { field, found, expected }));
-    }
-    if header.size > size_max {
-        let max = u64::from(size_max);
-        return Err(DecodeError::new(SIZE_OFFSET, DecodeReason::OutOfRange { field, found, max }));
-    }
-    Ok(Some(header.size as usize))
+    header.checked_size(size_max).map(Some)
 }
 
 /// Offset of the event type in a header.
 const TYPE_OFFSET: usize = 4;
-/// Offset of the event size in a header.
-const SIZE_OFFSET: usize = 9;
 
 /// Decoder from a payload to the bytes of its events.
 #[derive(Debug, Default)]
