@@ -10,6 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use binlog::EVENT_SIZE_MAX;
 use binlog::encryption::Keyring;
 use inspect::stats::{CompressionCounter, LogType};
 use logs::{LogReader, RewritePositions, Store, positions_path, read_keyring};
@@ -30,8 +31,6 @@ const MEMORY_MAX: u64 = 100_000_000;
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// Bytes of a log that are read at once.
 const CHUNK_SIZE: usize = 1 << 20;
-/// Maximum size of a payload event: the maximum event size of a replica.
-const EVENT_SIZE_MAX: u32 = 1 << 30;
 
 /// Compresses closed logs, one after the other, in its own thread.
 pub(crate) struct LogCompressor {

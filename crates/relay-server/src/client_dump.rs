@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use binlog::EVENT_SIZE_MAX;
 use binlog::gtid::Uuid;
 use relay::{
     AheadPolicy, AnnotationPolicy, ClientProgress, DumpEndPolicy, DumpError, DumpMode, DumpOptions,
@@ -18,7 +19,7 @@ use wire::{
 use crate::ack_tracker::AckTracker;
 use crate::client_login::PACKET_SIZE_MAX;
 use crate::client_registry::{ClientActivity, EndReason};
-use crate::client_session::ServedSession;
+use crate::client_session::{OUTPUT_SIZE, ServedSession};
 use crate::lock;
 use crate::relay_counters::{FormCounters, add};
 use crate::relay_server::RelayNotice;
@@ -28,10 +29,6 @@ use crate::store_growth::GrowthSignal;
 const CLIENT_CHECK_INTERVAL: Duration = Duration::from_secs(2);
 /// Maximum size of a packet from the client in bytes: enough for an acknowledgement.
 const INPUT_SIZE_MAX: usize = 1024;
-/// Size in bytes at which buffered output is sent.
-const OUTPUT_SIZE: usize = 128 << 10;
-/// Maximum size of an event, in bytes: `replica_max_allowed_packet`, as on servers.
-const EVENT_SIZE_MAX: u32 = 1 << 30;
 
 /// Dump to a client.
 pub(crate) struct ClientDump<'d, 's> {

@@ -27,8 +27,8 @@ use crate::relay_shared::{RelayShared, RelayWithSql};
 
 /// Maximum number of prepared statements of a session.
 const STATEMENTS_MAX: usize = 256;
-/// Size in bytes at which buffered rows are sent.
-const OUTPUT_SIZE: usize = 128 << 10;
+/// Size in bytes at which buffered output is sent.
+pub(crate) const OUTPUT_SIZE: usize = 128 << 10;
 /// Maximum size in bytes of the values sent by `COM_STMT_SEND_LONG_DATA` for a prepared statement.
 const SENT_AHEAD_MAX: usize = 1 << 20;
 

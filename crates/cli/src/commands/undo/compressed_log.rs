@@ -4,7 +4,7 @@ use std::fs;
 use std::num::NonZeroUsize;
 use std::path::Path;
 
-use binlog::ZstdLevel;
+use binlog::{EVENT_SIZE_MAX, ZstdLevel};
 use logs::LogReader;
 use rewrite::{
     CompressSettings, CompressedPolicy, MinimumGain, OldFormatPolicy, ResourcePlan, RewriteAction,
@@ -15,9 +15,6 @@ use super::{Inverse, publish_staged, write_log, write_staged};
 use crate::commands::rewrite::MEMORY_DEFAULT;
 use crate::exit::CommandFailure;
 use crate::interrupt;
-
-/// Largest payload event, in bytes: the maximum of the replicas' `replica_max_allowed_packet`.
-const EVENT_SIZE_MAX: u32 = 1 << 30;
 
 /// Writes a new file, as [`write_file`](super::write_file) does. Transactions are compressed at this level, as by
 /// `bintide compress`.
