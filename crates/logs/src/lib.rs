@@ -24,6 +24,8 @@
 //! | store bytes temporarily, encrypted on disk | [`EncryptedSpool`] |
 //! | end waits for pipes and standard input when a program is to stop | [`set_stop_check`] |
 //! | convert a thread's panic into an error | [`ThreadPanic`] |
+//! | lock a value that a panic cannot leave inconsistent | [`lock`](lock()) |
+//! | get the present time | [`now_us`] |
 //!
 //! A transaction payload too large for memory is read in pieces: [`LargePayload`].
 //!
@@ -56,6 +58,7 @@ mod log_series;
 mod log_syncer;
 mod log_walk;
 mod log_writers;
+mod mutex_lock;
 mod newest_received_logs;
 pub mod ordered;
 mod own_files;
@@ -72,6 +75,7 @@ mod store_writer;
 mod temporary_space;
 mod thread_panic;
 mod transaction_cutter;
+mod unix_time;
 mod waiting_reader;
 
 pub use crate::archived_logs::{
@@ -100,6 +104,7 @@ pub use crate::log_walk::LogWalk;
 pub use crate::log_writers::{
     RunningServer, WriterPresence, find_running_server, find_server_file, find_writer,
 };
+pub use crate::mutex_lock::lock;
 pub use crate::newest_received_logs::NewestReceivedLogs;
 pub use crate::own_files::{
     DirectoryLock, FileAccess, FileLock, make_directories, parent_of, private_options, replace_file,
@@ -123,4 +128,5 @@ pub use crate::transaction_cutter::{
     CutError, LogSegment, SegmentContent, TakeSegment, TransactionCutter, WholeTransaction,
     read_events_within,
 };
+pub use crate::unix_time::now_us;
 pub use crate::waiting_reader::{is_wait_stopped, set_stop_check};

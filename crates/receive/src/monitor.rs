@@ -2,11 +2,11 @@
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use binlog::{EventFormat, RawEvent};
 use inspect::stats::CompressionCounter;
-use logs::{LogError, StoreEnd, StoreWriter};
+use logs::{LogError, StoreEnd, StoreWriter, now_us};
 use rewrite::RewriteTally;
 use servers::ServerAddress;
 use wire::SourceFacts;
@@ -286,10 +286,4 @@ impl ReceiveMonitor {
 /// Returns the time in seconds since 1970.
 fn now_s() -> i64 {
     i64::try_from(now_us() / 1_000_000).unwrap_or(i64::MAX)
-}
-
-/// Returns the time in microseconds since 1970.
-fn now_us() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }

@@ -4,11 +4,11 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use binlog::ZstdLevel;
-use logs::LogError;
+use logs::{LogError, lock};
 use servers::ServerAddress;
 
 /// Maximum time until the receiver takes a request: longer than a connection attempt.
@@ -165,10 +165,6 @@ impl fmt::Debug for ReceiveControl {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("ReceiveControl").field("is_paused", &self.is_paused()).finish_non_exhaustive()
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
+use logs::lock;
 use relay::SemiSyncWait;
 
-use crate::lock;
 use crate::relay_server::RelayNotice;
 
 /// Gate between the relay's own sync to disk and its acknowledgement to the source. Opens when enough replicas have

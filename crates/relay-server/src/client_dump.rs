@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use binlog::EVENT_SIZE_MAX;
 use binlog::gtid::Uuid;
+use logs::lock;
 use relay::{
     AheadPolicy, AnnotationPolicy, ClientProgress, DumpEndPolicy, DumpError, DumpMode, DumpOptions,
     DumpPiece, DumpRequest, DumpStep, DumpStream, EventBytes, GtidHoles, GtidsAhead, HeartbeatVersion,
@@ -20,7 +21,6 @@ use crate::ack_tracker::AckTracker;
 use crate::client_login::PACKET_SIZE_MAX;
 use crate::client_registry::{ClientActivity, EndReason};
 use crate::client_session::{OUTPUT_SIZE, ServedSession};
-use crate::lock;
 use crate::relay_counters::{FormCounters, add};
 use crate::relay_server::RelayNotice;
 use crate::store_growth::GrowthSignal;

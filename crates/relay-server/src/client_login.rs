@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use logs::lock;
 use relay::{
     AccountRole, ClientAttributes, FormChoice, RelayAccounts, RelayFacts as _, SqlResponder,
     TransportRequirement,
@@ -18,7 +19,6 @@ use wire::{
 
 use crate::client_link::ClientLink;
 use crate::client_registry::ClientRegistration;
-use crate::lock;
 use crate::relay_counters::add;
 use crate::relay_server::RelayNotice;
 use crate::relay_shared::RelayShared;

@@ -6,11 +6,11 @@ use std::os::fd::AsFd as _;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use logs::lock;
 use nix::libc::POLLRDHUP;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use relay::ClientFacts;
 
-use crate::lock;
 
 /// Connected clients, by connection id.
 #[derive(Debug, Default)]

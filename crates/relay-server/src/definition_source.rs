@@ -2,11 +2,11 @@
 
 use std::sync::Mutex;
 
+use logs::lock;
 use relay::{SqlColumn, SqlColumnKind, SqlRows, SqlValue};
 use servers::{ConnectionError, ServerAddress, SqlConnection};
 use wire::ServerError;
 
-use crate::lock;
 
 /// Maximum duration of a statement in milliseconds. Needed because clients wait for each other.
 const STATEMENT_TIME_MAX_MS: u32 = 30_000;

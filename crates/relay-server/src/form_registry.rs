@@ -3,10 +3,10 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use logs::lock;
 use nix::time::{ClockId, clock_gettime};
 use relay::{FormFacts, FormSource, LogForm, RelayError, RelayStore, SourceLimits};
 
-use crate::lock;
 use crate::relay_counters::FormCounters;
 
 /// Served forms, each shared by its clients.

@@ -40,15 +40,8 @@ mod store_growth;
 mod store_gtid_state;
 mod tls_files;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 pub use crate::ack_gate::{AckGate, AckOutcome};
 pub use crate::error::RelayServerError;
 pub use crate::relay_counters::RelayCounters;
 pub use crate::relay_server::{RelayNotice, RelayServer, RelayServerOptions};
 pub use crate::tls_files::TlsFiles;
-
-/// Locks a mutex. A thread that panicked while it held the lock did not leave the value inconsistent.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}

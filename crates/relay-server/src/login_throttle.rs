@@ -5,7 +5,8 @@ use std::net::IpAddr;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use crate::lock;
+use logs::lock;
+
 
 /// Failed logins by address. Each further answer is delayed longer than the previous answer.
 #[derive(Debug, Default)]

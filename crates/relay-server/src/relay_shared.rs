@@ -5,10 +5,11 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Instant, UNIX_EPOCH};
 
 use binlog::gtid::{GtidSet, Uuid};
 use logs::ServerIdentity;
+use logs::lock;
 use relay::{
     ClientAttributes, ClientFacts, ClientLag, CompressionCounters, FormChoice, FormFacts, FormSource,
     LogForm, LogSize, MariadbState, NewestLogEnd, RelayAccounts, RelayError, RelayFacts, RelayedServer,
@@ -21,7 +22,6 @@ use wire::{PasswordDigest, PasswordKey, ServerError};
 use crate::client_registry::ClientRegistry;
 use crate::definition_source::DefinitionSource;
 use crate::form_registry::FormRegistry;
-use crate::lock;
 use crate::login_throttle::LoginThrottle;
 use crate::relay_counters::RelayCounters;
 use crate::relay_identity::server_uuid_of;
@@ -298,8 +298,7 @@ impl RelayFacts for RelayShared {
     }
 
     fn now_us(&self) -> u64 {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        now.map_or(0, |now| u64::try_from(now.as_micros()).unwrap_or(u64::MAX))
+        logs::now_us()
     }
 
     fn purged_gtids(&self) -> Result<GtidSet, RelayError> {

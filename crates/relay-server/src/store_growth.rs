@@ -5,9 +5,9 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::time::Instant;
 
+use logs::lock;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-use crate::lock;
 
 /// Number of times that the store has grown, and the clients that wait for further growth.
 #[derive(Debug, Default)]

@@ -6,6 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use binlog::ChecksumAlgorithm;
+use logs::lock;
 use rewrite::{RenderTimings, StageTiming};
 
 use crate::chunk_cache::ChunkCache;
@@ -14,7 +15,7 @@ use crate::form_chunk::FormChunk;
 use crate::form_index::{FormIndex, FormPosition, index_path, remove_indexes};
 use crate::form_renderer::{FilePosition, FormRenderer, RenderOutcome};
 use crate::log_form::LogForm;
-use crate::relay_store::{LogFileId, RelayStore, lock};
+use crate::relay_store::{LogFileId, RelayStore};
 use crate::served_checksum::ServedChecksum;
 use crate::statement_interrupt::StatementInterrupt;
 

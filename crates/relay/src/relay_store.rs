@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::fs::{File, Metadata};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
 use binlog::events::MariadbGtid;
 use binlog::gtid::{Gtid, GtidSet};
 use binlog::{Event, EventFlags, EventFormat, EventType, HEADER_SIZE, MAGIC};
-use logs::{FileIdentity, LogError, LogKind, LogReader, ReadOutcome, Store, open_regular, read_keyring};
+use logs::{FileIdentity, LogError, LogKind, LogReader, ReadOutcome, Store, lock, open_regular, read_keyring};
 
 use crate::error::RelayError;
 use crate::mariadb_position::gtid_list;
@@ -294,9 +294,4 @@ fn read_format(raw: &binlog::RawEvent<'_>) -> Result<EventFormat, binlog::Decode
     framer.next(raw.bytes())?;
     let none = binlog::DecodeReason::Unsupported { what: "a log without a format description" };
     framer.format().cloned().ok_or(binlog::DecodeError::new(0, none))
-}
-
-/// Locks a mutex. A thread that panicked while it held the lock did not leave the value inconsistent.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -25,7 +25,7 @@ mod transaction_reader;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread;
 
-use logs::ThreadPanic;
+use logs::{ThreadPanic, now_us};
 
 use crate::applied_check::AppliedCheck;
 use crate::commit_order::CommitOrder;
@@ -41,7 +41,7 @@ use crate::run::group_applier::GroupApplier;
 use crate::run::group_builder::GroupBuilder;
 use crate::run::group_queue::{ApplierMessage, GroupQueue, QueueLimits};
 pub use crate::run::replay_monitor::ReplayObserver;
-use crate::run::replay_monitor::{POLL_INTERVAL, ReplayMonitor, checkpoint, now_us};
+use crate::run::replay_monitor::{POLL_INTERVAL, ReplayMonitor, checkpoint};
 pub use crate::run::replay_plan::{Parallelism, ReplayPlan, RowChanges, plan};
 use crate::run::transaction_batch::TransactionBatch;
 use crate::run::transaction_reader::ReadRules;

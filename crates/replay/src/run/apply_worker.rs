@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use logs::ThreadPanic;
+use logs::{ThreadPanic, now_us};
 
 use crate::apply_plan::TransactionShape;
 use crate::commit_gate::{CommitDecision, CommitGate, RetryDecision};
@@ -20,7 +20,7 @@ use crate::run::group_applier::{
 };
 use crate::run::group_builder::CommitGroup;
 use crate::run::group_queue::{ApplierMessage, GroupQueue};
-use crate::run::replay_monitor::{POLL_INTERVAL, ReplayMonitor, now_us};
+use crate::run::replay_monitor::{POLL_INTERVAL, ReplayMonitor};
 use crate::schedule::Schedule;
 
 /// State shared by the workers. With thousands of commits per second, each condition variable wakes only the threads

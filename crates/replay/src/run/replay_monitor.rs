@@ -1,7 +1,7 @@
 //! Counts the results of a replay, and reports them.
 
 use std::ops::ControlFlow;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use crate::lag_tracker::LagTracker;
 use crate::replay_error::{ReplayError, TargetFailure};
@@ -150,12 +150,6 @@ impl<'w> ReplayMonitor<'w> {
         self.report.lag = self.lags.following();
         Ok(self.report)
     }
-}
-
-/// Returns the current time in microseconds since 1970.
-pub(super) fn now_us() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    since.map_or(0, |since| since.as_micros() as u64)
 }
 
 /// Makes the target update its own record of executed transactions.

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use logs::lock;
 use tracing::warn;
 
-use super::log_archiver::lock;
 use crate::commands::receive::ArchivingState;
 use crate::exit::{CommandFailure, failure_message};
 use crate::interrupt;

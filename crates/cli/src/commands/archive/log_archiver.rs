@@ -4,14 +4,14 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::SystemTime;
 
 use anyhow::{Context, anyhow};
 use archive::{AddOptions, Archive, ArchiveError, ArchiveOutcome, Manifest, SegmentTrial, TableWriter};
 use binlog::MAGIC;
 use binlog::encryption::Keyring;
-use logs::{
+use logs::{ lock,
     EndOfLog, LogEncryption, LogError, LogReader, RawPiece, ReadOutcome, Store, StoreWriter, WriterPresence,
     find_writer, is_later_in_store, is_received_store, log_order, parent_of, read_keyring,
 };
@@ -312,10 +312,6 @@ impl<O: ArchiverObserver> LogArchiver<O> {
             StoreWriter::open(directory, encryption).and_then(|mut store| store.purge_before(first_kept));
         purged.map(drop).map_err(unreadable)
     }
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Refuses a file that is not a log, or has no events.

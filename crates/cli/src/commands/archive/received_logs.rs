@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex};
 
 use anyhow::anyhow;
 use archive::{Archive, Manifest, MissingDirectory};
-use logs::Store;
+use logs::{Store, lock};
 use receive::ReceiveControl;
 #[cfg(feature = "columns")]
 use servers::ServerAddress;
 use tracing::info;
 
 use super::archiver_thread::{ArchiverShared, RunningArchiver};
-use super::log_archiver::{ArchiverObserver, ArchiverSettings, LastLogPolicy, LogArchiver, lock};
+use super::log_archiver::{ArchiverObserver, ArchiverSettings, LastLogPolicy, LogArchiver};
 use super::{archive_directory, is_directory_of_logs, open_storage, text};
 use crate::commands::receive::ArchivingState;
 use crate::exit::CommandFailure;

@@ -3,7 +3,6 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use jiff::Timestamp;
 use replay::{CommitLag, CommitLagBuckets, ReplayReport, ReplayStatus, SourcePosition};
 
 use crate::commands::receive::ReceivingState;
@@ -188,7 +187,7 @@ impl SharedReplayFigures {
 
     /// Returns a copy of the figures, at the present moment.
     fn present(&self) -> ReplayFigures {
-        let now_us = u64::try_from(Timestamp::now().as_microsecond()).unwrap_or_default();
+        let now_us = logs::now_us();
         ReplayFigures { now_us, ..self.figures().clone() }
     }
 

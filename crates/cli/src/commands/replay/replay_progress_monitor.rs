@@ -3,7 +3,6 @@
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-use jiff::Timestamp;
 use replay::{CommitLag, ReplayObserver, ReplayStatus};
 
 use crate::commands::replay::progress_line::ProgressLine;
@@ -60,7 +59,7 @@ impl ReplayProgressMonitor {
     }
 
     fn show(&mut self, status: &ReplayStatus<'_>) {
-        let line = self.pace.line(now_us(), self.bytes_total, status, self.lag);
+        let line = self.pace.line(logs::now_us(), self.bytes_total, status, self.lag);
         let ahead = self.stats.warming_line();
         let line = [Some(line), ahead].into_iter().flatten().collect::<Vec<_>>().join(", ");
         let bytes = status.report.bytes_read;
@@ -90,7 +89,7 @@ impl ReplayObserver for ReplayProgressMonitor {
         self.pace.add_sample(elapsed, status);
         if elapsed >= self.lag_due {
             self.lag_due = elapsed + LAG_INTERVAL;
-            self.lag = status.lag(now_us());
+            self.lag = status.lag(logs::now_us());
         }
         self.stats.set(status);
         if elapsed >= self.due {
@@ -99,11 +98,6 @@ impl ReplayObserver for ReplayProgressMonitor {
         }
         interrupt::stop_flow()
     }
-}
-
-/// Microseconds since 1970.
-fn now_us() -> u64 {
-    u64::try_from(Timestamp::now().as_microsecond()).unwrap_or_default()
 }
 
 /// Returns the amount of the logs that has been read.

@@ -16,7 +16,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use clap::Args;
-use jiff::Timestamp;
 
 use self::process_view::WatchedProcess;
 use self::store_watch::StoreObserver;
@@ -125,7 +124,7 @@ impl TopWatch {
     }
 
     fn view(&self) -> TopView {
-        let now_us = u64::try_from(Timestamp::now().as_microsecond()).unwrap_or_default();
+        let now_us = logs::now_us();
         TopView {
             store: self.store.as_ref().map(|store| store.view(now_us)),
             processes: self.processes.iter().flat_map(WatchedProcess::views).collect(),

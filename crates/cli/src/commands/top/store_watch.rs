@@ -6,7 +6,6 @@ use std::time::Instant;
 
 use anyhow::anyhow;
 use binlog::PayloadOpener;
-use jiff::Timestamp;
 use logs::{
     EventWalk, LogEndAction, LogError, LogReader, LogWalk, PieceReader, PieceSizes, ReadOutcome, Store,
     StoreCursor, WalkStep, read_keyring,
@@ -94,7 +93,7 @@ impl StoreObserver {
 
     /// Counts some events. Returns how the log ends, if its end is reached.
     fn count_steps(&mut self) -> Result<Option<logs::EndOfLog>, CommandFailure> {
-        let now_us = u64::try_from(Timestamp::now().as_microsecond()).unwrap_or_default();
+        let now_us = logs::now_us();
         for _ in 0..STEPS_PER_CHECK {
             let next = self.walk.next().map_err(|error| CommandFailure::Failed(add_advice(error)))?;
             let step = match next {

@@ -21,7 +21,6 @@ use binlog::{
 };
 use clap::Args;
 use inspect::stats::StatsSelection;
-use jiff::Timestamp;
 use list::{RowCondition, RowConditions, RowTest};
 use logs::{GtidSelection, ServerIdentity};
 use mysql_target::LoggedActions;
@@ -267,7 +266,7 @@ fn write_log(inverse: Inverse, out: &mut dyn Write) -> Result<(), WriteFailure> 
 /// Returns the identity of a new log. A replay identifies its transactions by GTID, whatever the file's name.
 fn new_identity() -> anyhow::Result<InverseLogIdentity> {
     let uuid = ServerIdentity::random()?.server_uuid.parse()?;
-    let time_us = u64::try_from(Timestamp::now().as_microsecond()).unwrap_or_default();
+    let time_us = logs::now_us();
     Ok(InverseLogIdentity { uuid, time_us })
 }
 
