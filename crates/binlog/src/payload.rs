@@ -59,7 +59,7 @@ impl Default for PayloadLimits {
 /// Decompresses payloads one after another, with one zstd context and one buffer. Each thread needs its own opener.
 #[derive(Debug, Default)]
 pub struct PayloadOpener {
-    flow: PayloadReader,
+    reader: PayloadReader,
 }
 
 impl PayloadOpener {
@@ -70,7 +70,7 @@ impl PayloadOpener {
 
     /// Creates an opener with these limits.
     pub fn with_limits(limits: PayloadLimits) -> Self {
-        Self { flow: PayloadReader::with_limits(limits) }
+        Self { reader: PayloadReader::with_limits(limits) }
     }
 
     /// Opens a payload. Its events have no checksums, whatever the format of the log: decode them with
@@ -82,14 +82,14 @@ impl PayloadOpener {
     ///
     /// Fails if the compression is unknown or not in this build.
     pub fn open<'o>(&'o mut self, payload: &TransactionPayload<'o>) -> Result<InnerEvents<'o>, PayloadError> {
-        self.flow.begin(payload.compression, payload.uncompressed_size, PayloadDelivery::AtOnce)?;
+        self.reader.begin(payload.compression, payload.uncompressed_size, PayloadDelivery::AtOnce)?;
         Ok(self.resume(payload.payload))
     }
 
     /// Continues the last opened payload. Use this if you keep the opener between two events. The caller must pass the
     /// bytes of the same payload ([`TransactionPayload::payload`]) again.
     pub fn resume<'o>(&'o mut self, payload: &'o [u8]) -> InnerEvents<'o> {
-        InnerEvents { flow: &mut self.flow, payload }
+        InnerEvents { reader: &mut self.reader, payload }
     }
 
     /// Opens a payload that is too large for memory, and arrives in pieces.
@@ -102,13 +102,13 @@ impl PayloadOpener {
         compression: PayloadCompression,
         claimed_size: Option<u64>,
     ) -> Result<PayloadStream<'_>, PayloadError> {
-        self.flow.begin(compression, claimed_size, PayloadDelivery::InPieces)?;
+        self.reader.begin(compression, claimed_size, PayloadDelivery::InPieces)?;
         Ok(self.resume_stream())
     }
 
     /// Continues the payload that was opened last with [`PayloadOpener::open_stream`].
     pub fn resume_stream(&mut self) -> PayloadStream<'_> {
-        PayloadStream { flow: &mut self.flow }
+        PayloadStream { reader: &mut self.reader }
     }
 }
 
@@ -127,7 +127,7 @@ fn unsupported(what: &'static str) -> PayloadError {
 /// Events inside one payload.
 #[derive(Debug)]
 pub struct InnerEvents<'o> {
-    flow: &'o mut PayloadReader,
+    reader: &'o mut PayloadReader,
     payload: &'o [u8],
 }
 
@@ -142,7 +142,7 @@ impl<'o> InnerEvents<'o> {
     /// calls return the same error.
     pub fn next_event(&mut self) -> Result<Option<RawEvent<'_>>, PayloadError> {
         let size = self.buffer_event()?;
-        Ok(size.map(|size| self.flow.take_event(size)))
+        Ok(size.map(|size| self.reader.take_event(size)))
     }
 
     /// Returns the size of the event that [`InnerEvents::next_event`] returns next; `None` after the last one.
@@ -162,13 +162,13 @@ impl<'o> InnerEvents<'o> {
     /// Panics if [`InnerEvents::next_size`] has not returned this size.
     #[inline]
     pub fn into_event(self, size: usize) -> RawEvent<'o> {
-        self.flow.take_event(size)
+        self.reader.take_event(size)
     }
 
     fn buffer_event(&mut self) -> Result<Option<usize>, PayloadError> {
-        let mut input = input_at(self.payload, self.flow.position);
-        let result = self.flow.buffer_event(&mut input);
-        self.flow.position = input.position;
+        let mut input = input_at(self.payload, self.reader.position);
+        let result = self.reader.buffer_event(&mut input);
+        self.reader.position = input.position;
         result
     }
 
@@ -179,15 +179,15 @@ impl<'o> InnerEvents<'o> {
     ///
     /// The errors of [`InnerEvents::next_event`]. The events before an error are returned first.
     pub fn next_chunk(&mut self, size: usize, out: &mut Vec<u8>) -> Result<usize, PayloadError> {
-        let mut input = input_at(self.payload, self.flow.position);
-        let result = self.flow.next_chunk(&mut input, size, out);
-        self.flow.position = input.position;
+        let mut input = input_at(self.payload, self.reader.position);
+        let result = self.reader.next_chunk(&mut input, size, out);
+        self.reader.position = input.position;
         result
     }
 
     /// Returns a summary of the events so far.
     pub const fn summary(&self) -> &PayloadSummary {
-        self.flow.summary()
+        self.reader.summary()
     }
 }
 
@@ -199,7 +199,7 @@ const fn input_at(payload: &[u8], position: usize) -> PayloadInput<'_> {
 /// Events inside one payload that arrives in pieces of any size.
 #[derive(Debug)]
 pub struct PayloadStream<'o> {
-    flow: &'o mut PayloadReader,
+    reader: &'o mut PayloadReader,
 }
 
 impl PayloadStream<'_> {
@@ -210,9 +210,9 @@ impl PayloadStream<'_> {
     /// The errors of [`InnerEvents::next_event`].
     pub fn next_event(&mut self, input: &mut &[u8]) -> Result<Option<RawEvent<'_>>, PayloadError> {
         let mut piece = PayloadInput { bytes: input, position: 0, ending: PayloadEnding::Later };
-        let result = self.flow.buffer_event(&mut piece);
+        let result = self.reader.buffer_event(&mut piece);
         self.take_piece(input, piece.position);
-        Ok(result?.map(|size| self.flow.take_event(size)))
+        Ok(result?.map(|size| self.reader.take_event(size)))
     }
 
     /// Appends whole events to `out`: at least one, and as many as fit in `size` bytes. Returns their number, 0 if
@@ -228,14 +228,14 @@ impl PayloadStream<'_> {
         out: &mut Vec<u8>,
     ) -> Result<usize, PayloadError> {
         let mut piece = PayloadInput { bytes: input, position: 0, ending: PayloadEnding::Later };
-        let result = self.flow.next_chunk(&mut piece, size, out);
+        let result = self.reader.next_chunk(&mut piece, size, out);
         self.take_piece(input, piece.position);
         result
     }
 
     fn take_piece(&mut self, input: &mut &[u8], size: usize) {
         *input = &input[size..];
-        self.flow.earlier += size;
+        self.reader.earlier += size;
     }
 
     /// Checks that the payload ends here. Call this after all input was consumed and all events were taken.
@@ -249,15 +249,15 @@ impl PayloadStream<'_> {
     /// Panics if an event could still be taken.
     pub fn finish(&mut self) -> Result<&PayloadSummary, PayloadError> {
         let mut nothing = PayloadInput { bytes: &[], position: 0, ending: PayloadEnding::Here };
-        match self.flow.buffer_event(&mut nothing)? {
-            None => Ok(self.flow.summary()),
+        match self.reader.buffer_event(&mut nothing)? {
+            None => Ok(self.reader.summary()),
             Some(_) => panic!("ours: events are left"),
         }
     }
 
     /// Returns a summary of the events so far.
     pub const fn summary(&self) -> &PayloadSummary {
-        self.flow.summary()
+        self.reader.summary()
     }
 }
 
@@ -534,7 +534,7 @@ mod tests {
         let liar = zstd(&event(30, 1 << 30, 0)[..20]);
         let mut opener = PayloadOpener::new();
         assert!(opener.open(&payload(&liar)).unwrap().next_event().is_err());
-        let kept = opener.flow.buffer.capacity();
+        let kept = opener.reader.buffer.capacity();
         assert!(kept <= 2 * READ_SIZE, "{kept}");
     }
 

@@ -302,7 +302,8 @@ enum PartialJson {
 /// One column of an image.
 #[derive(Clone, Copy, Debug)]
 struct ImageColumn {
-    codec: ValueDecoder,
+    value_decoder: ValueDecoder,
+    /// Index in the table, which has at most 4096 columns.
     column: u16,
     /// Index among the table's JSON columns.
     json: Option<u16>,
@@ -321,25 +322,25 @@ struct ColumnRun {
 
 impl ImageDecoder {
     fn new(table: Arc<Table>, columns: &ColumnSet<'_>, partial: PartialJson) -> Result<Self, DecodeReason> {
-        let mut steps = Vec::new();
+        let mut image_columns = Vec::new();
         let mut json = 0;
         for (index, column) in table.columns.iter().enumerate() {
             let is_json = matches!(column.column_type, ColumnType::Json { .. });
             if columns.contains(index) {
-                steps.push(ImageColumn::new(index, is_json.then_some(json), column)?);
+                image_columns.push(ImageColumn::new(index, is_json.then_some(json), column)?);
             }
             json += u16::from(is_json);
         }
-        let null_size = steps.len().div_ceil(8);
-        let null_mask = match steps.len() % 8 {
+        let null_size = image_columns.len().div_ceil(8);
+        let null_mask = match image_columns.len() % 8 {
             0 => 0xff,
             used => (1 << used) - 1,
         };
         Ok(Self {
             column_set: columns.bits.into(),
-            runs: runs(&steps),
-            fixed_offsets: fixed_offsets(&steps),
-            columns: steps.into(),
+            runs: runs(&image_columns),
+            fixed_offsets: fixed_offsets(&image_columns),
+            columns: image_columns.into(),
             null_size,
             null_mask,
             partial,
@@ -386,9 +387,9 @@ impl ImageDecoder {
     }
 
     fn skip_sparse<'a>(&self, nulls: &[u8], mut rest: &'a [u8]) -> Option<&'a [u8]> {
-        for (index, step) in self.columns.iter().enumerate() {
+        for (index, column) in self.columns.iter().enumerate() {
             if !bit(nulls, index) {
-                rest = skip_value(rest.get(usize::from(step.fixed)..)?, step.prefix)?;
+                rest = skip_value(rest.get(usize::from(column.fixed)..)?, column.prefix)?;
             }
         }
         Some(rest)
@@ -423,12 +424,12 @@ impl ImageDecoder {
             self.take_options(cursor)?;
         }
         let nulls = cursor.bytes(self.null_size)?;
-        for (index, step) in self.columns.iter().enumerate() {
+        for (index, column) in self.columns.iter().enumerate() {
             if bit(nulls, index) {
                 continue;
             }
-            let size = match step.prefix {
-                0 => u64::from(step.fixed),
+            let size = match column.prefix {
+                0 => u64::from(column.fixed),
                 1 => u64::from(cursor.u8()?),
                 2 => u64::from(cursor.u16()?),
                 3 => u64::from(cursor.u24()?),
@@ -466,17 +467,17 @@ impl ImageColumn {
                 });
             }
         };
-        Ok(Self { codec: column.value_decoder(), column: index as u16, json, fixed, prefix })
+        Ok(Self { value_decoder: column.value_decoder(), column: index as u16, json, fixed, prefix })
     }
 }
 
-fn runs(steps: &[ImageColumn]) -> Box<[ColumnRun]> {
+fn runs(columns: &[ImageColumn]) -> Box<[ColumnRun]> {
     let mut runs = Vec::new();
     let mut run = ColumnRun::default();
-    for step in steps {
-        run.fixed += u32::from(step.fixed);
-        if step.prefix > 0 {
-            runs.push(ColumnRun { prefix: step.prefix, ..run });
+    for column in columns {
+        run.fixed += u32::from(column.fixed);
+        if column.prefix > 0 {
+            runs.push(ColumnRun { prefix: column.prefix, ..run });
             run = ColumnRun::default();
         }
     }
@@ -486,11 +487,11 @@ fn runs(steps: &[ImageColumn]) -> Box<[ColumnRun]> {
     runs.into()
 }
 
-fn fixed_offsets(steps: &[ImageColumn]) -> Box<[u32]> {
+fn fixed_offsets(columns: &[ImageColumn]) -> Box<[u32]> {
     let mut next = 0;
-    let offsets = steps.iter().take_while(|step| step.prefix == 0).map(|step| {
+    let offsets = columns.iter().take_while(|column| column.prefix == 0).map(|column| {
         let offset = next;
-        next += u32::from(step.fixed);
+        next += u32::from(column.fixed);
         offset
     });
     offsets.collect()
@@ -577,14 +578,15 @@ impl<'d, 'a> RowImage<'d, 'a> {
     #[inline]
     fn fixed_field(&self, column: usize) -> Option<RowField<'d, 'a>> {
         let decoder = self.decoder;
-        let (offset, step) = (*decoder.fixed_offsets.get(column)?, decoder.columns.get(column)?);
+        let (offset, image_column) = (*decoder.fixed_offsets.get(column)?, decoder.columns.get(column)?);
         let (nulls, values) = self.bytes.split_at_checked(decoder.null_size)?;
-        let is_fixed = usize::from(step.column) == column
+        let is_fixed = usize::from(image_column.column) == column
             && decoder.partial == PartialJson::Never
             && !decoder.has_null(nulls);
-        let bytes = values.get(offset as usize..)?.get(..usize::from(step.fixed)).filter(|_| is_fixed)?;
+        let bytes =
+            values.get(offset as usize..)?.get(..usize::from(image_column.fixed)).filter(|_| is_fixed)?;
         let offset = self.end - values.len() + offset as usize;
-        Some(RowField { decoder, image_column: step, is_partial: false, bytes: Some(bytes), offset })
+        Some(RowField { decoder, image_column, is_partial: false, bytes: Some(bytes), offset })
     }
 
     /// Returns the columns in order, without omitted ones.
@@ -596,10 +598,10 @@ impl<'d, 'a> RowImage<'d, 'a> {
         };
         // Images are complete by construction.
         let (nulls, rest) = bytes.split_at_checked(self.decoder.null_size).unwrap_or_default();
-        let steps = self.decoder.columns.iter();
+        let columns = self.decoder.columns.iter();
         FieldIter {
             decoder: self.decoder,
-            columns: steps,
+            columns,
             partial,
             nulls: NullBits::new(nulls),
             rest,
@@ -669,11 +671,11 @@ impl<'d, 'a> Iterator for FieldIter<'d, 'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        let step = self.columns.next()?;
-        let bytes = match (self.nulls.next(), step.prefix) {
+        let column = self.columns.next()?;
+        let bytes = match (self.nulls.next(), column.prefix) {
             (true, _) => None,
             (false, 0) => {
-                let (bytes, rest) = self.rest.split_at_checked(usize::from(step.fixed))?;
+                let (bytes, rest) = self.rest.split_at_checked(usize::from(column.fixed))?;
                 self.rest = rest;
                 Some(bytes)
             }
@@ -686,9 +688,9 @@ impl<'d, 'a> Iterator for FieldIter<'d, 'a> {
         let offset = self.end - self.rest.len() - bytes.map_or(0, <[u8]>::len);
         let is_partial = match self.partial {
             [] => false,
-            partial => step.json.is_some_and(|json| bit(partial, usize::from(json))),
+            partial => column.json.is_some_and(|json| bit(partial, usize::from(json))),
         };
-        Some(RowField { decoder: self.decoder, image_column: step, is_partial, bytes, offset })
+        Some(RowField { decoder: self.decoder, image_column: column, is_partial, bytes, offset })
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
@@ -770,7 +772,7 @@ impl<'d, 'a> RowField<'d, 'a> {
         let Some(bytes) = self.bytes else { return Ok(Value::Null) };
         let value = match self.is_partial {
             true => JsonChanges::new(bytes).map(Value::JsonChanges),
-            false => self.image_column.codec.value(bytes),
+            false => self.image_column.value_decoder.value(bytes),
         };
         value.map_err(|error| error.within(self.offset))
     }

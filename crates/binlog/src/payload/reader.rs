@@ -36,7 +36,7 @@ impl<'i> PayloadInput<'i> {
 /// Reads payloads, one after the other, and returns whole events.
 #[derive(Debug, Default)]
 pub(super) struct PayloadReader {
-    source: PayloadDecompressor,
+    decompressor: PayloadDecompressor,
     pub(super) buffer: Vec<u8>,
     /// Number of bytes of the buffer that have been returned.
     taken: usize,
@@ -62,7 +62,7 @@ impl PayloadReader {
         &mut self,
         compression: PayloadCompression,
         claimed_size: Option<u64>,
-        pace: PayloadDelivery,
+        delivery: PayloadDelivery,
     ) -> Result<(), PayloadError> {
         self.buffer.clear();
         if self.buffer.capacity() > BUFFER_KEPT_MAX {
@@ -71,7 +71,7 @@ impl PayloadReader {
         }
         (self.taken, self.failure, self.earlier, self.position) = (0, None, 0, 0);
         self.summary = PayloadSummary { claimed_size, ..PayloadSummary::default() };
-        let begun = self.source.begin(compression, pace);
+        let begun = self.decompressor.begin(compression, delivery);
         begun.inspect_err(|error| self.failure = Some(*error))
     }
 
@@ -164,7 +164,7 @@ impl PayloadReader {
                 Ok(None) => HEADER_SIZE,
                 Err(error) => return Err(self.fail(input, error)),
             };
-            let is_used_up = self.source.is_between_frames() && input.rest().is_empty();
+            let is_used_up = self.decompressor.is_between_frames() && input.rest().is_empty();
             if is_used_up && input.ending == PayloadEnding::Here && found > 0 {
                 let expected = (needed - found) as u64;
                 return Err(
@@ -219,7 +219,7 @@ impl PayloadReader {
         let old = self.buffer.len();
         let room = needed.min(old * 2).max(READ_SIZE);
         self.buffer.reserve_exact(room - old);
-        let filled = self.source.fill(input, &mut self.buffer, room, &mut self.summary);
+        let filled = self.decompressor.fill(input, &mut self.buffer, room, &mut self.summary);
         filled.map_err(|reason| self.fail(input, DecodeError::new(self.buffer.len(), reason)))?;
         Ok(self.buffer.len() - old)
     }
@@ -261,10 +261,14 @@ pub(super) struct PayloadDecompressor {
 }
 
 impl PayloadDecompressor {
-    fn begin(&mut self, compression: PayloadCompression, pace: PayloadDelivery) -> Result<(), PayloadError> {
+    fn begin(
+        &mut self,
+        compression: PayloadCompression,
+        delivery: PayloadDelivery,
+    ) -> Result<(), PayloadError> {
         self.is_plain = compression == PayloadCompression::None;
         match compression {
-            PayloadCompression::Zstd => self.zstd.begin(pace),
+            PayloadCompression::Zstd => self.zstd.begin(delivery),
             PayloadCompression::None => Ok(()),
             PayloadCompression::Unknown(_) => Err(unsupported("a payload of unknown compression")),
         }

@@ -79,7 +79,7 @@ impl fmt::Debug for ZstdFrames {
 
 impl ZstdFrames {
     /// Starts a payload.
-    pub(super) fn begin(&mut self, pace: PayloadDelivery) -> Result<(), PayloadError> {
+    pub(super) fn begin(&mut self, delivery: PayloadDelivery) -> Result<(), PayloadError> {
         if self.context.is_none() {
             let mut context =
                 DCtx::try_create().ok_or_else(|| unsupported("a zstd payload (out of memory)"))?;
@@ -90,7 +90,7 @@ impl ZstdFrames {
         }
         // The previous payload may have been left unfinished.
         self.reset().map_err(|_| unsupported("a zstd payload (context not usable)"))?;
-        self.mode = match pace {
+        self.mode = match delivery {
             PayloadDelivery::AtOnce => DecompressMode::Fast,
             // Earlier pieces cannot be read again.
             PayloadDelivery::InPieces => DecompressMode::BlockByBlock,
