@@ -30,7 +30,7 @@ enum EventRouting {
 
 /// Events of a server that replaced the source.
 struct MergedRouting {
-    joined: FailoverMerge,
+    merge: FailoverMerge,
     /// UUID of the server, until its first log begins.
     next_uuid: Option<String>,
 }
@@ -69,11 +69,11 @@ impl LogReceiver {
                 return Ok(());
             }
             self.check_control(store)?;
-            self.watch.add_network_bytes(source.network_bytes() - counted);
+            self.monitor.add_network_bytes(source.network_bytes() - counted);
             counted = source.network_bytes();
             let is_next_there = source.has_more().map_err(|error| self.explain_error(error, store))?;
             // If more events have already arrived, the source does not wait for acknowledgements yet.
-            if !is_next_there || acks.is_due(self.watch.bytes()) || store.unsynced_bytes() >= UNSYNCED_MAX {
+            if !is_next_there || acks.is_due(self.monitor.bytes()) || store.unsynced_bytes() >= UNSYNCED_MAX {
                 self.start_sync(store, &mut acks, &source)?;
             }
             if !self.end_syncs(store, &mut acks, &mut source)? {
@@ -88,11 +88,11 @@ impl LogReceiver {
             let next = source.next().map_err(|error| self.explain_error(error, store))?;
             let Some(live) = next else { return self.check_disconnect() };
             if live.acknowledge == AckRequest::Requested {
-                acks.request(self.watch.bytes());
+                acks.request(self.monitor.bytes());
             }
             let is_after_format = matches!(live.arrival, SourceEvent::Event { .. });
             if matches!(live.arrival, SourceEvent::Heartbeat { .. }) {
-                self.watch.count_heartbeat();
+                self.monitor.count_heartbeat();
             }
             let has_begun = match &mut routing {
                 EventRouting::Plain => self.store_event(store, &live.arrival, format.as_ref())?,
@@ -117,7 +117,7 @@ impl LogReceiver {
     ) -> Result<(), logs::LogError> {
         let sync = store.start_sync()?;
         acks.start_sync(sync, || source.position());
-        if self.watch.record_written(store) {
+        if self.monitor.record_written(store) {
             self.end_disk_full();
         }
         Ok(())
@@ -131,14 +131,14 @@ impl LogReceiver {
         source: &mut LiveSource,
     ) -> Result<bool, Disconnect> {
         let sync = store.ended_sync()?;
-        self.watch.record_ended_sync(sync);
+        self.monitor.record_ended_sync(sync);
         let Some(position) = acks.end_sync(sync) else { return Ok(true) };
         if !self.wait_for_ack_condition(store) {
             self.check_control(store)?;
             return Ok(false);
         }
         source.acknowledge(&position)?;
-        self.watch.count_acknowledgement();
+        self.monitor.count_acknowledgement();
         Ok(true)
     }
 
@@ -155,10 +155,10 @@ impl LogReceiver {
     /// Warns once if the source does not use semi-synchronous replication although it was requested.
     fn record_semi_sync(&mut self, facts: &SourceFacts) {
         let is_on = facts.semi_sync == SemiSync::On;
-        if self.settings.semi_sync == SemiSync::On && !is_on && self.watch.semi_sync() != Some(false) {
+        if self.settings.semi_sync == SemiSync::On && !is_on && self.monitor.semi_sync() != Some(false) {
             self.say(&ReceiveNotice::SemiSyncUnavailable);
         }
-        self.watch.set_semi_sync(is_on);
+        self.monitor.set_semi_sync(is_on);
     }
 
     /// Records that the head of the current log, including its Previous_gtids event, is stored. Older logs can now be
@@ -184,7 +184,7 @@ impl LogReceiver {
 
     /// Waits for the next event. Returns false if a sync ended first.
     fn wait(&mut self, source: &mut LiveSource, store: &mut StoreWriter) -> Result<bool, Disconnect> {
-        self.watch.set_caught_up();
+        self.monitor.set_caught_up();
         loop {
             let waited = match store.sync_signal() {
                 Some(signal) => source.wait_briefly_or(signal),
@@ -193,10 +193,10 @@ impl LogReceiver {
             if waited.map_err(|error| self.explain_error(error, store))? {
                 return Ok(true);
             }
-            if store.ended_sync()? > self.watch.ended_sync() {
+            if store.ended_sync()? > self.monitor.ended_sync() {
                 return Ok(false);
             }
-            self.watch.tick();
+            self.monitor.tick();
             self.check_control(store)?;
         }
     }
@@ -220,7 +220,7 @@ impl LogReceiver {
                 let is_new = store.store_end().is_none_or(|end| end.log != name);
                 self.sync(store)?;
                 store.begin_log(name, *position)?;
-                self.watch.set_end(store.store_end());
+                self.monitor.set_end(store.store_end());
                 return Ok(is_new);
             }
             SourceEvent::Format { event, origin: FormatOrigin::File } => (event, MAGIC.len() as u64),
@@ -250,12 +250,12 @@ impl LogReceiver {
                 let start = store.begin_or_continue_log(log_name(file)?, new_uuid.as_deref())?;
                 let is_new = start == LogStart::Begun;
                 if is_new {
-                    merged.joined.begin_log();
+                    merged.merge.begin_log();
                 }
-                self.watch.set_end(store.store_end());
+                self.monitor.set_end(store.store_end());
                 return Ok(is_new);
             }
-            SourceEvent::Format { event, origin: FormatOrigin::File } if merged.joined.wants_format() => {
+            SourceEvent::Format { event, origin: FormatOrigin::File } if merged.merge.wants_format() => {
                 store.append_next(event.bytes())?;
                 self.record_appended(event, MAGIC.len() as u64, format, store);
             }
@@ -263,7 +263,7 @@ impl LogReceiver {
                 let none = || Disconnect::Failed(ReceiveError::EventBeforeFormat);
                 let stored_at = store.next_position();
                 let taken = merged
-                    .joined
+                    .merge
                     .take(event, format.ok_or_else(none)?, stored_at)
                     .map_err(Disconnect::Failed)?;
                 if let Some(bytes) = taken {
@@ -283,14 +283,14 @@ impl LogReceiver {
         format: Option<&EventFormat>,
         store: &StoreWriter,
     ) {
-        if self.watch.add_event(event, position, format, store) {
+        if self.monitor.add_event(event, position, format, store) {
             self.end_disk_full();
         }
     }
 
     pub(crate) fn sync(&mut self, store: &mut StoreWriter) -> Result<(), logs::LogError> {
         store.sync()?;
-        if self.watch.count_sync(store) {
+        if self.monitor.count_sync(store) {
             self.end_disk_full();
         }
         Ok(())
@@ -304,7 +304,7 @@ impl LogReceiver {
     fn purge(&self, store: &mut StoreWriter) -> Result<(), Disconnect> {
         if let Some(keep) = self.settings.keep {
             let first_needed = |logs: &[&str]| self.control.first_needed(logs);
-            self.watch.count_purged(store.purge(keep, SystemTime::now(), first_needed)?);
+            self.monitor.count_purged(store.purge(keep, SystemTime::now(), first_needed)?);
         }
         Ok(())
     }
@@ -328,8 +328,8 @@ impl LogReceiver {
                     return Err(Disconnect::Unfit(reason));
                 }
                 self.say(&ReceiveNotice::SourceReplaced { uuid: &candidate.uuid, before: &before });
-                let joined = FailoverMerge::after_contents(contents);
-                return Ok(EventRouting::Merged(MergedRouting { joined, next_uuid: Some(candidate.uuid) }));
+                let merge = FailoverMerge::after_contents(contents);
+                return Ok(EventRouting::Merged(MergedRouting { merge, next_uuid: Some(candidate.uuid) }));
             }
         }
         if is_first {
@@ -340,8 +340,8 @@ impl LogReceiver {
             // Without GTIDs in the request, the source would send all of its logs.
             true => Err(Disconnect::Failed(ReceiveError::NoPreviousGtids)),
             false => {
-                let joined = FailoverMerge::after_contents(contents);
-                Ok(EventRouting::Merged(MergedRouting { joined, next_uuid: None }))
+                let merge = FailoverMerge::after_contents(contents);
+                Ok(EventRouting::Merged(MergedRouting { merge, next_uuid: None }))
             }
         }
     }
@@ -368,7 +368,7 @@ impl LogReceiver {
     /// still has this event. From a server that replaced the source, these are the missing transactions.
     fn start_request(&self, store: &StoreWriter, routing: &EventRouting) -> Result<ReplicaStart, Disconnect> {
         if let EventRouting::Merged(merged) = routing {
-            return Ok(merged.joined.start());
+            return Ok(merged.merge.start());
         }
         let (log, last) = match store.store_end() {
             Some(end) => (end.log.to_owned(), end.last),

@@ -100,8 +100,8 @@ impl ReceiveMonitor {
 
     /// Reads the GTIDs of the stored transactions. If the last log cannot be read, the statistics show only new GTIDs.
     pub(crate) fn read_stored_gtids(&self, directory: &Path, keyring: Option<&Path>) {
-        if let Ok(reached) = ReceivedGtids::read_store(directory, keyring) {
-            self.stats.figures().reached = reached;
+        if let Ok(received_gtids) = ReceivedGtids::read_store(directory, keyring) {
+            self.stats.figures().received_gtids = received_gtids;
         }
     }
 
@@ -262,7 +262,7 @@ impl ReceiveMonitor {
     pub(crate) fn set_caught_up(&self) {
         let mut figures = self.stats.figures();
         figures.is_caught_up = true;
-        figures.reached.complete_transaction();
+        figures.received_gtids.complete_transaction();
     }
 
     pub(crate) fn count_acknowledgement(&self) {

@@ -59,7 +59,7 @@ pub struct ReceiveStats {
     /// Compression statistics of received and stored transactions.
     pub statistics: CompressionStatistics,
     /// Stored transactions.
-    pub reached: ReceivedGtids,
+    pub received_gtids: ReceivedGtids,
     /// Connection to the source.
     pub source: SourceStatus,
 }
@@ -81,7 +81,7 @@ impl ReceiveStats {
         self.is_caught_up = false;
         if let Some(format) = format {
             self.statistics.event(event, format);
-            self.reached.add_event(event, format);
+            self.received_gtids.add_event(event, format);
         }
         self.transactions += u64::from(begins_transaction(event.event_type()));
     }

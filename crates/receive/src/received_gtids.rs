@@ -32,17 +32,17 @@ impl ReceivedGtids {
     ///
     /// If the log cannot be read.
     pub(crate) fn read_store(directory: &Path, keyring: Option<&Path>) -> Result<Self, LogError> {
-        let mut reached = Self::default();
+        let mut received = Self::default();
         let store = Store::open(directory)?;
-        let Some(log) = store.logs().last() else { return Ok(reached) };
+        let Some(log) = store.logs().last() else { return Ok(received) };
         let mut reader = LogReader::open_stored(log)?.with_keyring_file(keyring)?;
         while let ReadOutcome::Some(chunk) = reader.next_chunk(CHUNK_SIZE)? {
             for event in (0..chunk.len()).filter_map(|index| chunk.get(index)) {
-                reached.add_event(&event.raw, chunk.format());
+                received.add_event(&event.raw, chunk.format());
             }
         }
-        reached.complete_transaction();
-        Ok(reached)
+        received.complete_transaction();
+        Ok(received)
     }
 
     /// Adds a stored event. Ignores an event that cannot be decoded.
@@ -121,9 +121,9 @@ mod tests {
     #[test]
     fn the_last_log_has_the_stored_gtids() {
         let check = |store: &str, expected: &str| {
-            let reached = ReceivedGtids::read_store(&Path::new(SAMPLES).join(store), None).unwrap();
-            let domains: Vec<String> = reached.domains().map(ToString::to_string).collect();
-            let found = reached.set().to_string() + &domains.join(",");
+            let received = ReceivedGtids::read_store(&Path::new(SAMPLES).join(store), None).unwrap();
+            let domains: Vec<String> = received.domains().map(ToString::to_string).collect();
+            let found = received.set().to_string() + &domains.join(",");
             assert_eq!(found.replace("5ea5ca5e-0001-4000-8000-000000000001", "U"), expected, "{store}");
         };
         check("gtids", GTIDS);

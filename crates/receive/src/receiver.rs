@@ -92,7 +92,7 @@ pub struct LogReceiver {
     named_source: NamedSource,
     pub(crate) options: LinkOptions,
     pub(crate) identity: ReplicaIdentity,
-    pub(crate) watch: ReceiveMonitor,
+    pub(crate) monitor: ReceiveMonitor,
     pub(crate) rotation: SourceRotation,
     pub(crate) compressor: Option<LogCompressor>,
     /// Condition for acknowledgements; `None` to acknowledge all transactions on disk.
@@ -132,7 +132,7 @@ impl LogReceiver {
         refuse_open_logs(&store)?;
         let mut store = store.open(settings.at_rest.clone()).map_err(ReceiveError::OpenStore)?;
         let identity = ReplicaIdentity::load_or_create(&settings.directory, &mut store)?;
-        let watch = ReceiveMonitor::new(Arc::clone(&reporter));
+        let monitor = ReceiveMonitor::new(Arc::clone(&reporter));
         // The last log may have just begun, and may have to be dropped. Keep the previous log until its head is stored.
         if let Some(keep) = settings.keep
             && store.has_head().map_err(ReceiveError::OpenStore)?
@@ -140,7 +140,7 @@ impl LogReceiver {
             let first_needed = |logs: &[&str]| settings.control.first_needed(logs);
             let purged = store.purge(keep, SystemTime::now(), first_needed);
             let purged = purged.map_err(ReceiveError::OpenStore)?;
-            watch.count_purged(purged);
+            monitor.count_purged(purged);
         }
         let rotation = SourceRotation::of(addresses.len());
         settings.control.set_compression(settings.compress);
@@ -152,7 +152,7 @@ impl LogReceiver {
             named_source: NamedSource::None,
             options,
             identity,
-            watch,
+            monitor,
             rotation,
             compressor: None,
             ack_condition: None,
@@ -175,7 +175,7 @@ impl LogReceiver {
             control: self.control.clone(),
             cancel: self.options.cancel.clone(),
         };
-        LogCompressor::start(setup, self.watch.stats(), Arc::clone(&self.reporter))
+        LogCompressor::start(setup, self.monitor.stats(), Arc::clone(&self.reporter))
     }
 
     /// Starts the compressor for the log that was just closed, if another thread has switched compression on.
@@ -215,9 +215,9 @@ impl LogReceiver {
             }
             self.take_new_source();
             let before = end_of(&store);
-            self.watch.set_source(self.address());
+            self.monitor.set_source(self.address());
             let ended = self.run_connection(&mut store);
-            self.watch.set_disconnected();
+            self.monitor.set_disconnected();
             if before != end_of(&store) {
                 self.rotation.reset();
                 self.reported.clear();
@@ -286,7 +286,7 @@ impl LogReceiver {
 
     /// Returns the shared statistics, which the run keeps updating.
     pub fn stats(&self) -> SharedReceiveStats {
-        self.watch.stats()
+        self.monitor.stats()
     }
 
     /// Returns the handle with which other threads control the run.
@@ -296,7 +296,7 @@ impl LogReceiver {
 
     /// Adds the GTIDs of the stored transactions to the statistics, for a display that shows them.
     pub fn read_stored_gtids(&self) {
-        self.watch.read_stored_gtids(&self.settings.directory, self.settings.at_rest.keyring());
+        self.monitor.read_stored_gtids(&self.settings.directory, self.settings.at_rest.keyring());
     }
 
     /// Waits until the next attempt. Returns the error if no further attempt can succeed.
@@ -306,7 +306,7 @@ impl LogReceiver {
         error: ReceiveError,
         trouble: SourceTrouble,
     ) -> Result<(), ReceiveFailure> {
-        self.watch.set_error(&error);
+        self.monitor.set_error(&error);
         let (has_begun, before) = (self.rotation.has_begun(), self.rotation.current());
         let Some(pause) = self.rotation.next_backoff(trouble) else {
             if self.named_source != NamedSource::None {
@@ -349,14 +349,14 @@ impl LogReceiver {
     pub(crate) fn serve_requests(&self, store: &mut StoreWriter) {
         self.control.serve_requests(|log| {
             let purged = store.purge_before(log)?;
-            self.watch.count_purged(purged);
+            self.monitor.count_purged(purged);
             Ok(purged)
         });
     }
 
     /// Records that a source is connected, and reports it if the connection had been lost.
     pub(crate) fn record_connected(&mut self, facts: &SourceFacts) {
-        self.watch.set_connected(facts);
+        self.monitor.set_connected(facts);
         if mem::take(&mut self.is_lost) {
             self.say_once(&ReceiveNotice::Reconnected { endpoint: self.address().endpoint() });
         }
@@ -395,7 +395,7 @@ impl LogReceiver {
     /// Ends the state of a full disk after a successful write.
     pub(crate) fn end_disk_full(&mut self) {
         if self.disk_full.take().is_some() {
-            self.watch.set_free();
+            self.monitor.set_free();
             self.say(&ReceiveNotice::DiskFree);
         }
     }
@@ -406,11 +406,11 @@ impl LogReceiver {
         store: &mut StoreWriter,
         error: &logs::LogError,
     ) -> Result<(), ReceiveFailure> {
-        self.watch.set_full(error);
+        self.monitor.set_full(error);
         let mut lacking = self.reopen_store(store)?;
         let is_new = self.disk_full.is_none();
         let mut backoff = self.disk_full.take().unwrap_or_default();
-        backoff.found(lacking.unwrap_or_default(), self.watch.elapsed());
+        backoff.found(lacking.unwrap_or_default(), self.monitor.elapsed());
         if is_new {
             let needed = backoff.needed(DiskSpace::of(&self.settings.directory));
             self.say(&ReceiveNotice::DiskFull { error, needed });
@@ -418,10 +418,10 @@ impl LogReceiver {
         while !self.options.cancel.is_cancelled() {
             self.sleep_unless_cancelled(BACKOFF_MIN);
             self.serve_requests(store);
-            self.watch.tick();
+            self.monitor.tick();
             // Expired logs may take up the space, so purge them while the disk is full.
             let is_purged = lacking.is_some() && self.purge_for_space(store)?;
-            if !backoff.is_over(DiskSpace::of(&self.settings.directory), self.watch.elapsed()) {
+            if !backoff.is_over(DiskSpace::of(&self.settings.directory), self.monitor.elapsed()) {
                 continue;
             }
             if is_purged {
@@ -430,7 +430,7 @@ impl LogReceiver {
             if lacking.is_none() {
                 lacking = self.reopen_store(store)?;
             }
-            backoff.found(lacking.unwrap_or_default(), self.watch.elapsed());
+            backoff.found(lacking.unwrap_or_default(), self.monitor.elapsed());
         }
         let lacks_events = backoff.lacks_events();
         self.disk_full = Some(backoff);
@@ -481,7 +481,7 @@ impl LogReceiver {
     fn reopen_store(&mut self, store: &mut StoreWriter) -> Result<Option<u64>, ReceiveFailure> {
         match store.reopen() {
             Ok(lacking) => {
-                self.watch.discard_pending(store);
+                self.monitor.discard_pending(store);
                 Ok(Some(lacking))
             }
             Err(error) if error.is_disk_full() => Ok(None),

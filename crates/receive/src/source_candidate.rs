@@ -67,15 +67,15 @@ impl SourceCandidate {
     }
 
     /// Returns the reason why the server cannot continue after these transactions; `None` if the server can continue.
-    pub(crate) fn rejection(&self, had: &GtidSet) -> Option<SourceRejection> {
+    pub(crate) fn rejection(&self, stored: &GtidSet) -> Option<SourceRejection> {
         let uuid = self.uuid.clone();
         if self.gtid_mode != "ON" {
             return Some(SourceRejection::GtidModeOff { uuid, gtid_mode: self.gtid_mode.clone() });
         }
-        if had.is_empty() {
+        if stored.is_empty() {
             return Some(SourceRejection::NoStoredGtids { uuid });
         }
-        let lacking = had.difference(&self.executed);
+        let lacking = stored.difference(&self.executed);
         (!lacking.is_empty()).then_some(SourceRejection::LacksTransactions { uuid, lacking })
     }
 }
@@ -84,8 +84,8 @@ impl SourceCandidate {
 mod tests {
     use super::{GtidSet, SourceCandidate};
 
-    fn check_text(candidate: &SourceCandidate, had: &GtidSet, expected: Option<&str>) {
-        assert_eq!(candidate.rejection(had).map(|reason| reason.to_string()).as_deref(), expected);
+    fn check_text(candidate: &SourceCandidate, stored: &GtidSet, expected: Option<&str>) {
+        assert_eq!(candidate.rejection(stored).map(|reason| reason.to_string()).as_deref(), expected);
     }
 
     #[test]

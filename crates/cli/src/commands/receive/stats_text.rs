@@ -20,7 +20,7 @@ const LINE_END: usize = 36;
 
 /// Returns one line for a log of messages.
 pub(super) fn line(stats: &ReceiveStats, rates: &RecentRates, now_s: i64) -> String {
-    let last = stats.reached.last().map(|last| format!("up to {last}"));
+    let last = stats.received_gtids.last().map(|last| format!("up to {last}"));
     let parts = [
         vec![position_text(stats)],
         last.into_iter().collect(),
@@ -32,7 +32,7 @@ pub(super) fn line(stats: &ReceiveStats, rates: &RecentRates, now_s: i64) -> Str
 
 /// Returns several lines for a terminal.
 pub(super) fn terminal_text(stats: &ReceiveStats, rates: &RecentRates, now_s: i64) -> String {
-    let mut gtids = gtid_lines(&stats.reached);
+    let mut gtids = gtid_lines(&stats.received_gtids);
     if let Some(first) = gtids.first_mut() {
         *first = format!("GTIDs {first}");
     }
@@ -101,9 +101,9 @@ pub(super) fn document(figures: &ReceiveFigures) -> Value {
 }
 
 /// Returns a few readable lines with GTIDs, one per server; none without GTIDs.
-fn gtid_lines(reached: &ReceivedGtids) -> Vec<String> {
-    let domains: Vec<String> = reached.domains().map(ToString::to_string).collect();
-    shortened_lines(reached.set(), &domains.join(","))
+fn gtid_lines(received: &ReceivedGtids) -> Vec<String> {
+    let domains: Vec<String> = received.domains().map(ToString::to_string).collect();
+    shortened_lines(received.set(), &domains.join(","))
 }
 
 fn shortened_lines(set: &GtidSet, domains: &str) -> Vec<String> {
@@ -187,10 +187,10 @@ mod tests {
             for event in (0..chunk.len()).filter_map(|index| chunk.get(index)) {
                 figures.bytes += event.raw.bytes().len() as u64;
                 figures.statistics.event(&event.raw, chunk.format());
-                figures.reached.add_event(&event.raw, chunk.format());
+                figures.received_gtids.add_event(&event.raw, chunk.format());
             }
         }
-        figures.reached.complete_transaction();
+        figures.received_gtids.complete_transaction();
         figures
     }
 
