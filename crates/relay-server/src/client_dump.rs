@@ -326,8 +326,7 @@ impl<'d, 's> ClientDump<'d, 's> {
         let began = Instant::now();
         self.session.flush()?;
         if has_output {
-            let source = self.session.shared.forms.source(self.session.sql.form);
-            source.record_sending(began.elapsed());
+            lock(&self.counters.sending).record(began.elapsed());
         }
         Ok(())
     }

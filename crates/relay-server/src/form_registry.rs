@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use logs::lock;
 use nix::time::{ClockId, clock_gettime};
-use relay::{FormFacts, FormSource, LogForm, RelayError, RelayStore, SourceLimits};
+use relay::{FormFacts, FormSource, LogForm, RelayError, RelayStore, SourceLimits, StageTiming, StageTotals};
 
 use crate::relay_counters::FormCounters;
 
@@ -63,6 +63,23 @@ impl FormRegistry {
             .iter()
             .map(|served| served.counters.facts(served.source.form(), served.source.cost()))
             .collect()
+    }
+
+    /// Returns sums over the stages of work for all forms.
+    pub(crate) fn stage_totals(&self) -> Vec<StageTotals> {
+        let mut sending = StageTiming::default();
+        for served in lock(&self.served).iter() {
+            sending.add(&lock(&served.counters.sending));
+        }
+        StageTotals::of_sources(&self.all(), sending)
+    }
+
+    /// Resets the sums over stages.
+    pub(crate) fn reset_stage_totals(&self) {
+        for served in lock(&self.served).iter() {
+            served.source.reset_timings();
+            *lock(&served.counters.sending) = StageTiming::default();
+        }
     }
 
     /// Records that the store may have grown.

@@ -1,8 +1,9 @@
 //! Counters of a relay.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use relay::{FormFacts, LogForm, RenderCost};
+use relay::{FormFacts, LogForm, RenderCost, StageTiming};
 
 /// Counters of a relay since its start.
 #[derive(Debug, Default)]
@@ -36,6 +37,8 @@ pub(crate) struct FormCounters {
     pub(crate) sent_transactions: AtomicU64,
     /// Bytes by which the sent payloads are smaller than their transactions.
     pub(crate) saved_bytes: AtomicU64,
+    /// Time spent on sending each buffer to clients, since the last reset.
+    pub(crate) sending: Mutex<StageTiming>,
 }
 
 impl FormCounters {

@@ -315,7 +315,7 @@ impl RelayFacts for RelayShared {
     }
 
     fn stage_totals(&self) -> Vec<StageTotals> {
-        StageTotals::of_sources(&self.forms.all())
+        self.forms.stage_totals()
     }
 
     fn reset_compression_counters(&self) {
@@ -326,6 +326,6 @@ impl RelayFacts for RelayShared {
     }
 
     fn reset_stage_totals(&self) {
-        self.forms.all().iter().for_each(|source| source.reset_timings());
+        self.forms.reset_stage_totals();
     }
 }

@@ -100,19 +100,15 @@ struct FormSourceState {
     timings: RenderTimings,
     /// Time spent on reading each chunk since the last reset.
     reading: StageTiming,
-    /// Time spent on sending to clients since the last reset.
-    sending: StageTiming,
 }
 
-/// Time spent on each stage of work for a form.
+/// Time spent on each stage of rendering a form.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FormTimings {
     /// Compressing and decompressing, per transaction.
     pub rendering: RenderTimings,
     /// Reading the log's file, per chunk: without compressing and decompressing.
     pub reading: StageTiming,
-    /// Sending to clients, per buffer.
-    pub sending: StageTiming,
 }
 
 /// State of one log.
@@ -157,7 +153,6 @@ impl FormSource {
             cost: RenderCost::default(),
             timings: RenderTimings::default(),
             reading: StageTiming::default(),
-            sending: StageTiming::default(),
         };
         let SourceLimits { directory, clock, .. } = limits;
         Self { form, store, directory, clock, shared: Mutex::new(shared), rendered: Condvar::new() }
@@ -368,19 +363,14 @@ impl FormSource {
     /// Returns the time spent on each stage since the last reset.
     pub fn timings(&self) -> FormTimings {
         let shared = self.lock();
-        FormTimings { rendering: shared.timings, reading: shared.reading, sending: shared.sending }
+        FormTimings { rendering: shared.timings, reading: shared.reading }
     }
 
     /// Resets the time spent on each stage.
     pub fn reset_timings(&self) {
         let mut shared = self.lock();
         shared.timings = RenderTimings::default();
-        (shared.reading, shared.sending) = (StageTiming::default(), StageTiming::default());
-    }
-
-    /// Records the time of sending one buffer to a client.
-    pub fn record_sending(&self, time: Duration) {
-        self.lock().sending.record(time);
+        shared.reading = StageTiming::default();
     }
 
     /// Drops the state of purged logs, and their saved indexes.

@@ -64,6 +64,8 @@ mod state_reader;
 mod statement_interrupt;
 mod upstream_control;
 
+pub use rewrite::StageTiming;
+
 pub use crate::account_file::{AccountFile, AccountFileError};
 pub use crate::dump_error::DumpError;
 pub use crate::dump_piece::{DumpPiece, EventBytes, StoredBytes};

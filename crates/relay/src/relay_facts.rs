@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use binlog::gtid::GtidSet;
+use rewrite::StageTiming;
 use wire::ServerError;
 
 use crate::dump_progress::ClientProgress;
@@ -271,21 +272,20 @@ impl StageTotals {
         "stage/sql/Sending binlog event to replica",
     ];
 
-    /// Returns the sums over the forms.
-    pub fn of_sources(sources: &[Arc<FormSource>]) -> Vec<Self> {
+    /// Returns the sums over the forms, and of sending to clients.
+    pub fn of_sources(sources: &[Arc<FormSource>], sending: StageTiming) -> Vec<Self> {
         let mut sum = FormTimings::default();
         for source in sources {
             let timings = source.timings();
             sum.rendering.add(&timings.rendering);
             sum.reading.add(&timings.reading);
-            sum.sending.add(&timings.sending);
         }
-        let [compressing, decompressing, reading, sending] = Self::NAMES;
+        let [compressing, decompressing, reading, sending_name] = Self::NAMES;
         let stages = [
             (compressing, sum.rendering.compressing),
             (decompressing, sum.rendering.opening),
             (reading, sum.reading),
-            (sending, sum.sending),
+            (sending_name, sending),
         ];
         let run = stages.into_iter().filter(|(_, timing)| timing.count > 0);
         run.map(|(name, timing)| Self {
