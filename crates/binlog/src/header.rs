@@ -73,10 +73,7 @@ impl EventHeader {
         let (field, found) = ("event size", u64::from(self.size));
         if self.size < HEADER_SIZE as u32 {
             let expected = "19 bytes or more";
-            return Err(DecodeError::new(
-                SIZE_OFFSET,
-                DecodeReason::Unexpected { field, found, expected },
-            ));
+            return Err(DecodeError::new(SIZE_OFFSET, DecodeReason::Unexpected { field, found, expected }));
         }
         if self.size > max {
             let max = u64::from(max);

@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use logs::lock;
-use relay::SemiSyncWait;
+use relay::SemiSyncSettings;
 
 use crate::relay_server::RelayNotice;
 
@@ -17,7 +17,7 @@ use crate::relay_server::RelayNotice;
 /// up.
 pub struct AckGate {
     /// Number of replicas, and maximum duration of a wait. SQL can change both.
-    wait: Mutex<SemiSyncWait>,
+    settings: Mutex<SemiSyncSettings>,
     notices: Arc<dyn Fn(RelayNotice) + Send + Sync>,
     state: Mutex<AckState>,
     changed: Condvar,
@@ -53,7 +53,7 @@ impl AckGate {
     /// Creates a gate that waits for this number of replicas, at most for `timeout`.
     pub fn new(replicas: usize, timeout: Duration, notices: Arc<dyn Fn(RelayNotice) + Send + Sync>) -> Self {
         Self {
-            wait: Mutex::new(SemiSyncWait { replicas, timeout }),
+            settings: Mutex::new(SemiSyncSettings { replicas, timeout }),
             notices,
             state: Mutex::default(),
             changed: Condvar::new(),
@@ -63,14 +63,14 @@ impl AckGate {
     }
 
     /// Returns the number of replicas and the maximum time of a wait.
-    pub(crate) fn settings(&self) -> SemiSyncWait {
-        *lock(&self.wait)
+    pub(crate) fn settings(&self) -> SemiSyncSettings {
+        *lock(&self.settings)
     }
 
     /// Changes the settings, also for a running wait.
-    pub(crate) fn set_settings(&self, wait: SemiSyncWait) {
+    pub(crate) fn set_settings(&self, settings: SemiSyncSettings) {
         let state = lock(&self.state);
-        *lock(&self.wait) = wait;
+        *lock(&self.settings) = settings;
         drop(state);
         self.changed.notify_all();
     }
@@ -82,7 +82,7 @@ impl AckGate {
         loop {
             let mut state = lock(&self.state);
             // SQL may have changed the settings during the wait.
-            let SemiSyncWait { replicas, timeout } = self.settings();
+            let SemiSyncSettings { replicas, timeout } = self.settings();
             let acknowledged = state.count(sync);
             if state.is_asynchronous || acknowledged >= replicas {
                 return AckOutcome::Acknowledge;
@@ -172,7 +172,7 @@ impl std::fmt::Debug for AckGate {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let state = lock(&self.state);
         out.debug_struct("AckGate")
-            .field("wait", &self.settings())
+            .field("settings", &self.settings())
             .field("state", &*state)
             .finish_non_exhaustive()
     }
@@ -184,7 +184,7 @@ mod tests {
     use std::thread;
     use std::time::{Duration, Instant};
 
-    use relay::SemiSyncWait;
+    use relay::SemiSyncSettings;
 
     use super::{AckGate, AckOutcome};
     use crate::relay_server::RelayNotice;
@@ -244,7 +244,7 @@ mod tests {
                     thread::yield_now();
                 }
                 let (replicas, timeout) = (changed.0, Duration::from_millis(changed.1));
-                other.set_settings(SemiSyncWait { replicas, timeout });
+                other.set_settings(SemiSyncSettings { replicas, timeout });
             });
             let began = Instant::now();
             assert_eq!(gate.wait(|| false), AckOutcome::Acknowledge);

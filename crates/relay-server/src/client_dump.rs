@@ -76,8 +76,7 @@ pub(crate) enum DumpOutcome {
 
 impl<'d, 's> ClientDump<'d, 's> {
     pub(crate) fn new(session: &'d mut ServedSession<'s>, request: DumpRequest) -> Self {
-        let is_on =
-            |name: &str| session.sql.user_variables.get(name).is_some_and(|value| value.is_true());
+        let is_on = |name: &str| session.sql.user_variables.get(name).is_some_and(|value| value.is_true());
         let semi_sync = match is_on("rpl_semi_sync_replica") || is_on("rpl_semi_sync_slave") {
             true => SemiSync::On,
             false => SemiSync::Off,

@@ -11,7 +11,6 @@ use nix::libc::POLLRDHUP;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use relay::ClientFacts;
 
-
 /// Connected clients, by connection id.
 #[derive(Debug, Default)]
 pub(crate) struct ClientRegistry {
@@ -439,8 +438,9 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let registry = ClientRegistry::default();
         let connections: Vec<_> = (0..8).map(|_| connection(&listener)).collect();
-        let register =
-            |socket| registry.register(Arc::clone(socket), "host".to_owned(), 9).filter(|new| new.finish_login());
+        let register = |socket| {
+            registry.register(Arc::clone(socket), "host".to_owned(), 9).filter(|new| new.finish_login())
+        };
         let clients: Vec<_> = connections.iter().filter_map(|(_, socket)| register(socket)).collect();
         let dump = ClientActivity { command: "Binlog Dump GTID", state: "" };
         std::thread::scope(|scope| {

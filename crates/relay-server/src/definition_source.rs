@@ -7,7 +7,6 @@ use relay::{SqlColumn, SqlColumnKind, SqlRows, SqlValue};
 use servers::{ConnectionError, ServerAddress, SqlConnection};
 use wire::ServerError;
 
-
 /// Maximum duration of a statement in milliseconds. Needed because clients wait for each other.
 const STATEMENT_TIME_MAX_MS: u32 = 30_000;
 

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use logs::lock;
 
-
 /// Failed logins by address. Each further answer is delayed longer than the previous answer.
 #[derive(Debug, Default)]
 pub(crate) struct LoginThrottle {
@@ -62,7 +61,7 @@ mod tests {
     use std::net::{IpAddr, Ipv4Addr};
     use std::time::{Duration, Instant};
 
-    use super::{DELAY_MAX, LoginThrottle, FAILURE_LIFETIME};
+    use super::{DELAY_MAX, FAILURE_LIFETIME, LoginThrottle};
 
     #[test]
     fn delays_grow_and_expire() {

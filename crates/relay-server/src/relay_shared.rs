@@ -13,7 +13,7 @@ use logs::lock;
 use relay::{
     ClientAttributes, ClientFacts, ClientLag, CompressionCounters, FormChoice, FormFacts, FormSource,
     LogForm, LogSize, MariadbState, NewestLogEnd, RelayAccounts, RelayError, RelayFacts, RelayedServer,
-    SemiSyncWait, SentTransactions, ServedCompression, ServedLog, SqlResponder, SqlRows, StageTotals,
+    SemiSyncSettings, SentTransactions, ServedCompression, ServedLog, SqlResponder, SqlRows, StageTotals,
     StateReader, StatementInterrupt, UpstreamControl,
 };
 use rustls::ServerConfig;
@@ -239,7 +239,7 @@ impl RelayFacts for RelayShared {
         self.mariadb_state().map(|state| state.to_string())
     }
 
-    fn semi_sync_wait(&self) -> Option<SemiSyncWait> {
+    fn semi_sync_settings(&self) -> Option<SemiSyncSettings> {
         self.options.ack_gate.as_ref().map(|gate| gate.settings())
     }
 
@@ -248,9 +248,9 @@ impl RelayFacts for RelayShared {
         gate.is_some_and(|gate| gate.settings().replicas > 0 && !gate.is_asynchronous())
     }
 
-    fn set_semi_sync_wait(&self, wait: SemiSyncWait) {
+    fn set_semi_sync_settings(&self, settings: SemiSyncSettings) {
         if let Some(gate) = &self.options.ack_gate {
-            gate.set_settings(wait);
+            gate.set_settings(settings);
         }
     }
 

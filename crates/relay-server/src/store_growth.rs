@@ -8,7 +8,6 @@ use std::time::Instant;
 use logs::lock;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-
 /// Number of times that the store has grown, and the clients that wait for further growth.
 #[derive(Debug, Default)]
 pub(crate) struct StoreGrowth {

@@ -119,8 +119,15 @@ struct LogState {
     /// End of the index when it was saved last.
     saved: u64,
     end: Option<ClosedLogEnd>,
-    /// Position at which no more events were available, and `growth` at that time.
-    dry: Option<(u64, u64)>,
+    end_seen: Option<SeenEnd>,
+}
+
+/// Position at which no more events were available.
+#[derive(Clone, Copy)]
+struct SeenEnd {
+    position: u64,
+    /// Number of calls of [`FormSource::record_growth`] at that time.
+    growth: u64,
 }
 
 /// End of a log that no longer grows.
@@ -325,13 +332,13 @@ impl FormSource {
     }
 
     /// Translates the start of a transaction in the stored log to its position in the form. Returns the last start of a
-    /// transaction at or before `original`, or the start of the log.
+    /// transaction at or before `stored`, or the start of the log.
     ///
     /// # Errors
     ///
     /// As [`FormSource::read`].
-    pub fn from_original(&self, log: &Arc<str>, original: u64) -> Result<FormPosition, RelayError> {
-        self.last_start(log, &|start| start.original <= original)
+    pub fn rendered_position(&self, log: &Arc<str>, stored: u64) -> Result<FormPosition, RelayError> {
+        self.last_start(log, &|start| start.original <= stored)
     }
 
     /// Translates the start of a transaction in the form to its position in the stored log. Returns the last start of a
@@ -340,7 +347,7 @@ impl FormSource {
     /// # Errors
     ///
     /// As [`FormSource::read`].
-    pub fn to_original(&self, log: &Arc<str>, rendered: u64) -> Result<FormPosition, RelayError> {
+    pub fn stored_position(&self, log: &Arc<str>, rendered: u64) -> Result<FormPosition, RelayError> {
         self.last_start(log, &|start| start.rendered <= rendered)
     }
 
@@ -462,7 +469,9 @@ impl FormSource {
                     buffers.extend(unused.filter_map(FormChunk::into_buffer));
                     buffers.truncate(BUFFERS_MAX);
                 }
-                FormRead::Pending => state.dry = Some((renderer.position(), growth)),
+                FormRead::Pending => {
+                    state.end_seen = Some(SeenEnd { position: renderer.position(), growth });
+                }
                 FormRead::NextLog(next) => {
                     is_due = true;
                     state.end = Some(ClosedLogEnd { position: renderer.position(), next: Arc::clone(next) });
@@ -524,7 +533,7 @@ impl FormSource {
         if shared.logs.get(log).is_none_or(|state| state.file != file) {
             shared.forget(|other| other == log);
             let saved = index.end().original;
-            let state = LogState { file, index, saved, end: None, dry: None };
+            let state = LogState { file, index, saved, end: None, end_seen: None };
             shared.logs.insert(Arc::clone(log), state);
         }
         let at = shared.logs.get(log).map_or(FormPosition::START, |state| state.index.last_where(is_before));
@@ -594,9 +603,11 @@ impl FormSourceState {
             return Some(FormRead::Chunk(chunk));
         }
         let state = self.logs.get(log)?;
-        match (&state.end, state.dry) {
+        match (&state.end, state.end_seen) {
             (Some(end), _) if end.position == position => Some(FormRead::NextLog(Arc::clone(&end.next))),
-            (_, Some((dry, growth))) if dry == position && growth == self.growth => Some(FormRead::Pending),
+            (_, Some(seen)) if seen.position == position && seen.growth == self.growth => {
+                Some(FormRead::Pending)
+            }
             _ => None,
         }
     }

@@ -11,7 +11,7 @@
 //! | open the logs to serve | [`RelayStore`] |
 //! | share one form of the logs among clients | [`FormSource`] |
 //! | read a form from a log and position on | [`FormReader`] |
-//! | translate positions between a log and its form | [`FormSource::from_original`], [`FormSource::to_original`] |
+//! | translate positions between a log and its form | [`FormSource::rendered_position`], [`FormSource::stored_position`] |
 //! | read and change the file of accounts; find the account of a login | [`AccountFile`], [`RelayAccounts`] |
 //! | answer SQL | [`SqlResponder`], from [`RelayFacts`] |
 //! | answer `COM_BINLOG_DUMP` and `COM_BINLOG_DUMP_GTID` | [`DumpStream`]; without a store, [`DumpSession`] |
@@ -94,7 +94,7 @@ pub use crate::relay_account::{
 };
 pub use crate::relay_facts::{
     ClientFacts, ClientLag, CompressionCounters, CountedTransaction, FormFacts, LogSize, NewestLogEnd,
-    RelayFacts, RelayedServer, SemiSyncWait, ServedLog, StageTotals,
+    RelayFacts, RelayedServer, SemiSyncSettings, ServedLog, StageTotals,
 };
 pub use crate::relay_store::{HeadEvents, RelayStore};
 pub use crate::sent_transactions::{SentTransaction, SentTransactions};

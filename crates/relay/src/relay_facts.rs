@@ -133,8 +133,8 @@ pub trait RelayFacts: Send + Sync {
         // Fixed facts do not change.
     }
 
-    /// Returns the wait for acknowledgements of replicas; `None` if the relay does not wait.
-    fn semi_sync_wait(&self) -> Option<SemiSyncWait> {
+    /// Returns the settings of the wait for acknowledgements of replicas; `None` if the relay does not wait.
+    fn semi_sync_settings(&self) -> Option<SemiSyncSettings> {
         None
     }
 
@@ -143,8 +143,8 @@ pub trait RelayFacts: Send + Sync {
         false
     }
 
-    /// Changes the wait for acknowledgements, also a running wait.
-    fn set_semi_sync_wait(&self, _: SemiSyncWait) {
+    /// Changes the settings of the wait for acknowledgements, also of a running wait.
+    fn set_semi_sync_settings(&self, _: SemiSyncSettings) {
         // Fixed facts do not change.
     }
 
@@ -164,9 +164,9 @@ pub trait RelayFacts: Send + Sync {
     }
 }
 
-/// Wait for acknowledgements of replicas before the relay acknowledges transactions to the source.
+/// Settings of the wait for acknowledgements of replicas, before the relay acknowledges transactions to the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SemiSyncWait {
+pub struct SemiSyncSettings {
     /// Number of replicas: `rpl_semi_sync_source_wait_for_replica_count` of a server.
     pub replicas: usize,
     /// Maximum duration of a wait: `rpl_semi_sync_source_timeout` of a server.

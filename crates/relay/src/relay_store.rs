@@ -10,7 +10,9 @@ use std::time::SystemTime;
 use binlog::events::MariadbGtid;
 use binlog::gtid::{Gtid, GtidSet};
 use binlog::{Event, EventFlags, EventFormat, EventType, HEADER_SIZE, MAGIC};
-use logs::{FileIdentity, LogError, LogKind, LogReader, ReadOutcome, Store, lock, open_regular, read_keyring};
+use logs::{
+    FileIdentity, LogError, LogKind, LogReader, ReadOutcome, Store, lock, open_regular, read_keyring,
+};
 
 use crate::error::RelayError;
 use crate::mariadb_position::gtid_list;

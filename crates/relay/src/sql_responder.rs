@@ -1,7 +1,7 @@
 //! Answers to the SQL statements that replicas, connectors and people send to a source.
 //!
 //! ```text
-//! statement ─▶ STATEMENT_FORMS: pattern, right ─▶ answer from RelayFacts
+//! statement ─▶ STATEMENT_PATTERNS: pattern, right ─▶ answer from RelayFacts
 //!                                                   └─▶ SELECT of tables: SelectText ─▶ QueryEngine ─▶ rows
 //! ```
 
@@ -68,10 +68,10 @@ struct SqlStatement<'a> {
     options: Vec<String>,
 }
 
-/// A form of statements.
-struct StatementForm {
+/// Pattern of statements, and their answer.
+struct StatementPattern {
     /// Keywords. `A|B` is one of both, and `[A|B]` one of both or none.
-    pattern: &'static str,
+    words: &'static str,
     /// Right that the statement needs.
     right: AccountRight,
     answer: StatementAnswerer,
@@ -81,51 +81,51 @@ type StatementAnswerer = fn(&mut SqlStatement<'_>, &mut SqlSession) -> Result<Sq
 
 use AccountRight::{AskServer, ChangeRelay, ShowLogs};
 
-/// Forms of statements. The first matching form is used.
-const STATEMENT_FORMS: &[StatementForm] = &[
-    form("SELECT", AskServer, select),
-    form("WITH", AskServer, select),
-    form("SET", AskServer, assignment::set),
-    form("SHOW BINARY LOG STATUS", ShowLogs, show::log_status),
-    form("SHOW BINLOG|MASTER STATUS", ShowLogs, show::log_status),
-    form("SHOW BINARY|MASTER LOGS", ShowLogs, show::binary_logs),
-    form("SHOW BINLOG EVENTS", ShowLogs, binlog_events::binlog_events),
-    form("SHOW REPLICA STATUS", ShowLogs, replica::replica_status),
-    form("SHOW SLAVE STATUS", ShowLogs, replica::slave_status),
-    form("SHOW ALL SLAVES|REPLICAS STATUS", ShowLogs, replica::all_status),
-    form("SHOW REPLICAS", ShowLogs, show::replicas),
-    form("SHOW SLAVE|REPLICA HOSTS", ShowLogs, show::slave_hosts),
-    form("SHOW [FULL] PROCESSLIST", AskServer, show::processlist),
-    form("SHOW [GLOBAL|SESSION|LOCAL] VARIABLES", AskServer, show::variables),
-    form("SHOW [GLOBAL|SESSION|LOCAL] STATUS", AskServer, show::status),
-    form("SHOW COUNT", AskServer, show::warning_count),
-    form("SHOW [STORAGE] ENGINES", AskServer, show::engines),
-    form("SHOW PLUGINS", AskServer, show::plugins),
-    form("DO", AskServer, evaluate_only),
-    form("SHOW ERRORS", AskServer, show::errors),
-    form("SHOW WARNINGS", AskServer, show::warnings),
-    form("SHOW DATABASES|SCHEMAS", AskServer, show::databases),
-    form("SHOW [FULL] TABLES", AskServer, show::tables),
-    form("SHOW GRANTS", AskServer, show::grants),
-    form("SHOW CHARSET", AskServer, show::charsets),
-    form("SHOW CHARACTER SET", AskServer, show::charsets),
-    form("SHOW COLLATION", AskServer, show::collations),
-    form("PURGE BINARY|MASTER LOGS", ChangeRelay, purge::purge),
-    form("FLUSH [NO_WRITE_TO_BINLOG|LOCAL] BINARY LOGS", ChangeRelay, replica::flush_logs),
-    form("FLUSH [NO_WRITE_TO_BINLOG|LOCAL] LOGS", ChangeRelay, replica::flush_logs),
-    form("START REPLICA|SLAVE", ChangeRelay, replica::start),
-    form("STOP REPLICA|SLAVE", ChangeRelay, replica::stop),
-    form("CHANGE REPLICATION SOURCE TO", ChangeRelay, source_change::change_source),
-    form("CHANGE MASTER TO", ChangeRelay, source_change::change_source),
-    form("TRUNCATE [TABLE]", AskServer, truncate::truncate),
-    form("USE", AskServer, use_database),
-    form("KILL [CONNECTION|QUERY|HARD|SOFT]", AskServer, kill),
-    form("BEGIN [WORK]", AskServer, begin),
-    form("START TRANSACTION", AskServer, begin),
-    form("COMMIT|ROLLBACK [WORK]", AskServer, end_transaction),
+/// Patterns of statements. The first matching pattern is used.
+const STATEMENT_PATTERNS: &[StatementPattern] = &[
+    pattern("SELECT", AskServer, select),
+    pattern("WITH", AskServer, select),
+    pattern("SET", AskServer, assignment::set),
+    pattern("SHOW BINARY LOG STATUS", ShowLogs, show::log_status),
+    pattern("SHOW BINLOG|MASTER STATUS", ShowLogs, show::log_status),
+    pattern("SHOW BINARY|MASTER LOGS", ShowLogs, show::binary_logs),
+    pattern("SHOW BINLOG EVENTS", ShowLogs, binlog_events::binlog_events),
+    pattern("SHOW REPLICA STATUS", ShowLogs, replica::replica_status),
+    pattern("SHOW SLAVE STATUS", ShowLogs, replica::slave_status),
+    pattern("SHOW ALL SLAVES|REPLICAS STATUS", ShowLogs, replica::all_status),
+    pattern("SHOW REPLICAS", ShowLogs, show::replicas),
+    pattern("SHOW SLAVE|REPLICA HOSTS", ShowLogs, show::slave_hosts),
+    pattern("SHOW [FULL] PROCESSLIST", AskServer, show::processlist),
+    pattern("SHOW [GLOBAL|SESSION|LOCAL] VARIABLES", AskServer, show::variables),
+    pattern("SHOW [GLOBAL|SESSION|LOCAL] STATUS", AskServer, show::status),
+    pattern("SHOW COUNT", AskServer, show::warning_count),
+    pattern("SHOW [STORAGE] ENGINES", AskServer, show::engines),
+    pattern("SHOW PLUGINS", AskServer, show::plugins),
+    pattern("DO", AskServer, evaluate_only),
+    pattern("SHOW ERRORS", AskServer, show::errors),
+    pattern("SHOW WARNINGS", AskServer, show::warnings),
+    pattern("SHOW DATABASES|SCHEMAS", AskServer, show::databases),
+    pattern("SHOW [FULL] TABLES", AskServer, show::tables),
+    pattern("SHOW GRANTS", AskServer, show::grants),
+    pattern("SHOW CHARSET", AskServer, show::charsets),
+    pattern("SHOW CHARACTER SET", AskServer, show::charsets),
+    pattern("SHOW COLLATION", AskServer, show::collations),
+    pattern("PURGE BINARY|MASTER LOGS", ChangeRelay, purge::purge),
+    pattern("FLUSH [NO_WRITE_TO_BINLOG|LOCAL] BINARY LOGS", ChangeRelay, replica::flush_logs),
+    pattern("FLUSH [NO_WRITE_TO_BINLOG|LOCAL] LOGS", ChangeRelay, replica::flush_logs),
+    pattern("START REPLICA|SLAVE", ChangeRelay, replica::start),
+    pattern("STOP REPLICA|SLAVE", ChangeRelay, replica::stop),
+    pattern("CHANGE REPLICATION SOURCE TO", ChangeRelay, source_change::change_source),
+    pattern("CHANGE MASTER TO", ChangeRelay, source_change::change_source),
+    pattern("TRUNCATE [TABLE]", AskServer, truncate::truncate),
+    pattern("USE", AskServer, use_database),
+    pattern("KILL [CONNECTION|QUERY|HARD|SOFT]", AskServer, kill),
+    pattern("BEGIN [WORK]", AskServer, begin),
+    pattern("START TRANSACTION", AskServer, begin),
+    pattern("COMMIT|ROLLBACK [WORK]", AskServer, end_transaction),
 ];
 
-/// Forms of statements that keep the warnings of the previous statement.
+/// Patterns of statements that keep the warnings of the previous statement.
 const KEEPING_WARNINGS: [&str; 4] = ["SELECT", "SHOW COUNT", "SHOW ERRORS", "SHOW WARNINGS"];
 
 /// First words of statements that a server supports, but a relay does not.
@@ -195,8 +195,8 @@ const UNSUPPORTED_SHOWS: &[&str] = &[
     "SHOW TRIGGERS",
 ];
 
-const fn form(pattern: &'static str, right: AccountRight, answer: StatementAnswerer) -> StatementForm {
-    StatementForm { pattern, right, answer }
+const fn pattern(words: &'static str, right: AccountRight, answer: StatementAnswerer) -> StatementPattern {
+    StatementPattern { words, right, answer }
 }
 
 /// Returns success without rows.
@@ -260,21 +260,21 @@ impl SqlResponder {
         if let Some(rows) = self.ask_source(sql, session) {
             return rows.map(SqlAnswer::Rows);
         }
-        for form in STATEMENT_FORMS {
+        for pattern in STATEMENT_PATTERNS {
             let mut rest = words.clone();
-            let Some(options) = take_pattern(form.pattern, &mut rest) else { continue };
-            if !session.role.may(form.right) {
-                return Err(privilege_required(match form.right {
+            let Some(options) = take_pattern(pattern.words, &mut rest) else { continue };
+            if !session.role.may(pattern.right) {
+                return Err(privilege_required(match pattern.right {
                     ChangeRelay => "SUPER",
                     _ => "SUPER, REPLICATION CLIENT",
                 }));
             }
-            if !KEEPING_WARNINGS.contains(&form.pattern) {
+            if !KEEPING_WARNINGS.contains(&pattern.words) {
                 session.warnings.clear();
             }
             let (relay, engine) = (self.relay.as_ref(), &self.engine);
             let mut statement = SqlStatement { relay, engine, sql, sql_mode, words: rest, options };
-            return (form.answer)(&mut statement, session);
+            return (pattern.answer)(&mut statement, session);
         }
         Err(refuse(sql, words))
     }
@@ -333,7 +333,7 @@ fn take_pattern(pattern: &str, words: &mut SqlWords) -> Option<Vec<String>> {
     Some(options)
 }
 
-/// Returns the error for a statement that matches no form.
+/// Returns the error for a statement that matches no pattern.
 fn refuse(sql: &str, mut words: SqlWords) -> ServerError {
     if let Some(known) = UNSUPPORTED_STATEMENTS.iter().find(|word| words.is_next(word)) {
         return unsupported(known);
@@ -533,7 +533,8 @@ fn kill(statement: &mut SqlStatement<'_>, session: &mut SqlSession) -> Result<Sq
     if client.user != session.user() && !session.role.may(AccountRight::EndConnections) {
         return Err(kill_denied(number));
     }
-    let (is_killed, noted) = match statement.has_option("QUERY") && !client.command.starts_with("Binlog Dump") {
+    let (is_killed, noted) = match statement.has_option("QUERY") && !client.command.starts_with("Binlog Dump")
+    {
         true => (statement.relay.kill_query(client.connection_id), format!("KILL QUERY {number}")),
         false => (statement.relay.kill(client.connection_id), format!("KILL {number}")),
     };

@@ -106,13 +106,13 @@ fn reading_from_any_transaction_gives_the_rest() {
                         found == reference.bytes[moved.after as usize..],
                         "{name} {form} {round} {moved:?}"
                     );
-                    let there = source.from_original(&LOG.into(), moved.before).unwrap();
+                    let there = source.rendered_position(&LOG.into(), moved.before).unwrap();
                     assert_eq!(
                         (there.original, there.rendered),
                         (moved.before, moved.after),
                         "{name} {form}"
                     );
-                    let back = source.to_original(&LOG.into(), moved.after).unwrap();
+                    let back = source.stored_position(&LOG.into(), moved.after).unwrap();
                     assert_eq!(back, there, "{name} {form}");
                 }
                 assert_eq!(form_size(&source, LOG), reference.bytes.len() as u64);

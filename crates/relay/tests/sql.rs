@@ -12,9 +12,9 @@ use binlog::gtid::GtidSet;
 use common::{TestStore, sample};
 use relay::{
     AccountRole, BinlogEvents, ClientFacts, ClientLag, CompressionCounters, CountedTransaction, FormSource,
-    LogForm, NewestLogEnd, RelayError, RelayFacts, RelayedServer, SemiSyncWait, ServedCompression, ServedLog,
-    SourceChange, SqlAnswer, SqlColumnKind, SqlResponder, SqlRows, SqlSession, SqlValue, StageTotals,
-    StatementInterrupt, UpstreamControl, UpstreamError, UpstreamStatus,
+    LogForm, NewestLogEnd, RelayError, RelayFacts, RelayedServer, SemiSyncSettings, ServedCompression,
+    ServedLog, SourceChange, SqlAnswer, SqlColumnKind, SqlResponder, SqlRows, SqlSession, SqlValue,
+    StageTotals, StatementInterrupt, UpstreamControl, UpstreamError, UpstreamStatus,
 };
 use wire::ServerError;
 
@@ -31,7 +31,7 @@ struct FixedFacts {
     store: Option<TestStore>,
     upstream: Option<FixedUpstream>,
     compression: Mutex<ServedCompression>,
-    semi_sync: Mutex<Option<SemiSyncWait>>,
+    semi_sync: Mutex<Option<SemiSyncSettings>>,
     resets: Mutex<Vec<&'static str>>,
     /// Number of questions for the end of the logs in a form.
     ends: AtomicU64,
@@ -198,11 +198,11 @@ impl RelayFacts for FixedFacts {
         Ok(if self.version.contains("MariaDB") { "0-1-9".to_owned() } else { String::new() })
     }
 
-    fn semi_sync_wait(&self) -> Option<SemiSyncWait> {
+    fn semi_sync_settings(&self) -> Option<SemiSyncSettings> {
         *self.semi_sync.lock().unwrap()
     }
 
-    fn set_semi_sync_wait(&self, wait: SemiSyncWait) {
+    fn set_semi_sync_settings(&self, wait: SemiSyncSettings) {
         *self.semi_sync.lock().unwrap() = Some(wait);
     }
 
@@ -1115,7 +1115,7 @@ fn waits_for_replicas_are_set() {
         "1235 42000: bintide relay does not support SET GLOBAL rpl_semi_sync_source_timeout without --wait-for-replicas",
     );
     let timeout = std::time::Duration::from_secs(5);
-    *client.facts.semi_sync.lock().unwrap() = Some(SemiSyncWait { replicas: 2, timeout });
+    *client.facts.semi_sync.lock().unwrap() = Some(SemiSyncSettings { replicas: 2, timeout });
     let shown = |replicas: u32, timeout: u32| {
         format!(
             "Variable_name|Value\nrpl_semi_sync_master_enabled|ON\nrpl_semi_sync_master_timeout|{timeout}\n\

@@ -600,8 +600,8 @@ impl SqlClient {
             });
         }
         let mut values: Vec<ParameterValue<'_>> = parameters.iter().map(StatementParameter::value).collect();
-        let is_in_pieces =
-            size >= self.packet_max.map_or(PARAMETERS_IN_PIECES_MIN, |max| PARAMETERS_IN_PIECES_MIN.min(max / 2));
+        let is_in_pieces = size
+            >= self.packet_max.map_or(PARAMETERS_IN_PIECES_MIN, |max| PARAMETERS_IN_PIECES_MIN.min(max / 2));
         if is_in_pieces {
             self.send_ahead(prepared.statement, &mut values)?;
         }

@@ -20,7 +20,7 @@ use super::system_variable::{
 use super::{SqlStatement, done};
 use crate::log_form::FormChoice;
 use crate::relay_account::AccountRight;
-use crate::relay_facts::{RelayFacts, SemiSyncWait};
+use crate::relay_facts::{RelayFacts, SemiSyncSettings};
 use crate::served_compression::ServedCompression;
 use crate::sql_answer::{SqlAnswer, SqlSession, SqlValue, WarningLevel};
 use crate::upstream_control::UpstreamControl;
@@ -188,7 +188,7 @@ struct GlobalChanges {
     compression: Option<ServedCompression>,
     /// Level at which stored logs are compressed when they are closed; `None` inside to leave them as they are.
     stored: Option<Option<ZstdLevel>>,
-    semi_sync: Option<SemiSyncWait>,
+    semi_sync: Option<SemiSyncSettings>,
 }
 
 impl GlobalChanges {
@@ -214,12 +214,12 @@ impl GlobalChanges {
             let level = ZstdLevel::new(nearest((1.0, 22.0)) as u8).unwrap_or(compression.level);
             self.compression = Some(ServedCompression { level, ..compression });
             self.stored = stored.map(|present| present.map(|_| level));
-        } else if let Some(wait) = self.semi_sync.or_else(|| relay.semi_sync_wait()) {
+        } else if let Some(settings) = self.semi_sync.or_else(|| relay.semi_sync_settings()) {
             self.semi_sync = Some(if SEMI_SYNC_REPLICAS.contains(&name) {
-                SemiSyncWait { replicas: nearest((1.0, u16::MAX.into())) as usize, ..wait }
+                SemiSyncSettings { replicas: nearest((1.0, u16::MAX.into())) as usize, ..settings }
             } else {
                 let timeout_ms = nearest((0.0, u32::MAX.into())) as u64;
-                SemiSyncWait { timeout: Duration::from_millis(timeout_ms), ..wait }
+                SemiSyncSettings { timeout: Duration::from_millis(timeout_ms), ..settings }
             });
         }
     }
@@ -231,8 +231,8 @@ impl GlobalChanges {
         if let (Some(stored), Some(upstream)) = (self.stored, relay.upstream_control()) {
             set_stored_compression(stored, upstream, session);
         }
-        if let Some(wait) = self.semi_sync {
-            relay.set_semi_sync_wait(wait);
+        if let Some(settings) = self.semi_sync {
+            relay.set_semi_sync_settings(settings);
         }
     }
 }
@@ -283,7 +283,7 @@ fn check_global(
         return Ok(AssignedValues::System(BTreeMap::new()));
     }
     if SEMI_SYNC_TIMEOUT.contains(&name) || SEMI_SYNC_REPLICAS.contains(&name) {
-        return match context.relay.semi_sync_wait() {
+        return match context.relay.semi_sync_settings() {
             Some(_) => Ok(AssignedValues::Global { name, value }),
             None => Err(ServerError::new(
                 1235,

@@ -423,12 +423,12 @@ fn compression_level(context: &VariableContext<'_>) -> Result<SystemValue, Serve
 
 /// Returns the number of replicas to wait for; 0 if the relay does not wait.
 fn semi_sync_replicas(context: &VariableContext<'_>) -> Result<SystemValue, ServerError> {
-    let wait = context.relay.semi_sync_wait();
+    let wait = context.relay.semi_sync_settings();
     Ok(SystemValue::Number(wait.map_or(0, |wait| wait.replicas as u64)))
 }
 
 fn semi_sync_timeout(context: &VariableContext<'_>) -> Result<SystemValue, ServerError> {
-    let wait = context.relay.semi_sync_wait();
+    let wait = context.relay.semi_sync_settings();
     let timeout_ms = wait.map_or(0, |wait| u64::try_from(wait.timeout.as_millis()).unwrap_or(u64::MAX));
     Ok(SystemValue::Number(timeout_ms))
 }

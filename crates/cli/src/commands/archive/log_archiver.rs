@@ -11,9 +11,9 @@ use anyhow::{Context, anyhow};
 use archive::{AddOptions, Archive, ArchiveError, ArchiveOutcome, Manifest, SegmentTrial, TableWriter};
 use binlog::MAGIC;
 use binlog::encryption::Keyring;
-use logs::{ lock,
+use logs::{
     EndOfLog, LogEncryption, LogError, LogReader, RawPiece, ReadOutcome, Store, StoreWriter, WriterPresence,
-    find_writer, is_later_in_store, is_received_store, log_order, parent_of, read_keyring,
+    find_writer, is_later_in_store, is_received_store, lock, log_order, parent_of, read_keyring,
 };
 
 #[cfg(feature = "columns")]
