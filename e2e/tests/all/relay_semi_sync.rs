@@ -117,10 +117,47 @@ fn sources_wait_for_replicas_of_the_relay() -> Result<()> {
     replicas.iter().try_for_each(|replica| wait_for_equal(&source, replica))
 }
 
+/// While the relay waits for a replica, SQL can stop receiving, purge logs, and change the wait.
+#[test]
+fn a_wait_for_replicas_is_controlled_by_sql() -> Result<()> {
+    let source = semi_sync_source()?;
+    source.sql("flush binary logs")?;
+    let directory = TempDir::new()?;
+    let from = format!("mysql://root@127.0.0.1:{}/", source.port());
+    let options = ["--from", &from, "--semi-sync", "--wait-for-replicas=1", "--ack-timeout=600"];
+    let relay = RelayProcess::start(directory.path(), &options)?;
+    std::thread::scope(|scope| {
+        let committing = scope.spawn(|| commit(&source, 1));
+        let newest = source.sql("show binary logs")?;
+        let newest = newest.lines().last().and_then(|line| line.split_whitespace().next());
+        let newest = newest.context("the source has no logs")?.to_owned();
+        let stored = directory.path().join(&newest);
+        wait_until("the transaction", || {
+            Ok(std::fs::read(&stored).is_ok_and(|log| log.windows(3).any(|name| name == b"d\0\x01")))
+        })?;
+        let began = Instant::now();
+        run_sql(&relay, &format!("PURGE BINARY LOGS TO '{newest}'"))?;
+        ensure!(!directory.path().join("binlog.000001").exists());
+        run_sql(&relay, "STOP REPLICA")?;
+        run_sql(&relay, "START REPLICA")?;
+        ensure!(began.elapsed() < Duration::from_secs(8), "the statements took {:?}", began.elapsed());
+        ensure!(!committing.is_finished(), "the commit did not wait for a replica");
+        set_globally(&relay, "rpl_semi_sync_source_timeout = 500")?;
+        let took = committing.join().ok().context("the commit panicked")??;
+        ensure!(took < Duration::from_secs(60), "the commit took {took:?}");
+        ensure!(status(&source, "Rpl_semi_sync_source_status")? == "ON", "the source has timed out");
+        Ok(())
+    })
+}
+
 fn set_globally(relay: &RelayProcess, assignments: &str) -> Result<()> {
+    run_sql(relay, &format!("SET GLOBAL {assignments}"))
+}
+
+fn run_sql(relay: &RelayProcess, statement: &str) -> Result<()> {
     let mut client = PackageHome::find(TestPackage::Mysql)?.command("mysql")?;
     client.args(["--no-defaults", "--host=127.0.0.1", "--user=root"]).arg(format!("--port={}", relay.port));
-    ensure!(client.args(["-e", &format!("SET GLOBAL {assignments}")]).status()?.success());
+    ensure!(client.args(["-e", statement]).status()?.success(), "{statement} failed");
     Ok(())
 }
 

@@ -248,6 +248,21 @@ fn idle_clients_are_told_of_a_stop() -> Result<()> {
     Ok(())
 }
 
+/// As on a server, `wait_timeout` limits the time between two statements.
+#[test]
+fn idle_clients_are_disconnected() -> Result<()> {
+    let (_source, relay) = relay(&[])?;
+    let (mut idle, mut other) = (log_in("idle", relay.port)?, log_in("other", relay.port)?);
+    idle.query("SET SESSION wait_timeout = 1")?;
+    other.query("SET SESSION wait_timeout = 100")?;
+    let mut users = || -> Result<Vec<String>> {
+        Ok(other.query("SHOW PROCESSLIST")?.iter().map(|row| row_text(row, 1)).collect())
+    };
+    wait_until("the end of the idle session", || Ok(users()? == ["other"]))?;
+    ensure!(idle.query("SELECT 1").is_err());
+    Ok(())
+}
+
 /// Starts a relay of many logs that take long to decompress: copies of one log.
 fn relay_of_large_logs() -> Result<(TempDir, RelayProcess)> {
     const LOGS: u32 = 400;
@@ -269,7 +284,7 @@ fn relay_of_large_logs() -> Result<(TempDir, RelayProcess)> {
     Ok((directory, relay))
 }
 
-/// A list of logs that takes long ends at `KILL`, at the client's disconnect, and at a stop of the relay.
+/// A list of logs that takes long ends at `KILL` and `KILL QUERY`, at the client's disconnect, and at a stop of the relay.
 #[test]
 fn long_lists_of_logs_end_early() -> Result<()> {
     let (_logs, mut relay) = relay_of_large_logs()?;
@@ -289,6 +304,13 @@ fn long_lists_of_logs_end_early() -> Result<()> {
     asking.query(&format!("KILL {id}"))?;
     let error = ErrPacket::decode(killed.next()?)?.to_error();
     ensure!(error.code == 1317, "{error:?}");
+    let mut interrupted = begin("interrupted")?;
+    let id = interrupted.session().connection_id;
+    wait_until("the statement", || Ok(count(&mut asking, "interrupted")? == 1))?;
+    asking.query(&format!("KILL QUERY {id}"))?;
+    let error = ErrPacket::decode(interrupted.next()?)?.to_error();
+    ensure!(error.code == 1317, "{error:?}");
+    ensure!(interrupted.query("SELECT 1")?.len() == 1, "KILL QUERY closed the connection");
     let gone = begin("gone")?;
     wait_until("the statement", || Ok(count(&mut asking, "gone")? == 1))?;
     drop(gone);
