@@ -1,16 +1,18 @@
 //! Writer of a store: the logs of a source, byte for byte.
 
-use std::fs::{self, File};
+mod store_purge;
+mod store_recovery;
+
+use std::fs::File;
 use std::io::{self, ErrorKind, Write as _};
-use std::mem;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
 
+use binlog::MAGIC;
 use binlog::encryption::KeyringKey;
 use binlog::gtid::Uuid;
-use binlog::{ChecksumAlgorithm, EventType, Framer, MAGIC, RawEvent};
 
+pub use self::store_purge::RetentionLimit;
 use crate::error::{LogError, NoLogsReason};
 use crate::keyring::{open_log, read_keyring};
 use crate::log_contents::LogContents;
@@ -18,11 +20,9 @@ use crate::log_file_writer::LogFileWriter;
 use crate::log_reader::ReadOutcome;
 use crate::log_series::{LogName, LogSeries};
 use crate::log_syncer::{LogSyncer, SyncEnd};
-use crate::own_files::{FileAccess, private_options, replace_file};
+use crate::own_files::private_options;
 use crate::regular_file::read_regular_text;
-use crate::store_directory::{
-    INDEX_PREFIX, PURGE_LIST, StoreDirectory, io_error, is_log_name, log_names, whole_lines,
-};
+use crate::store_directory::{INDEX_PREFIX, StoreDirectory, io_error, is_log_name, log_names};
 
 /// Writer of a store: the logs of a source, byte for byte, and their index.
 ///
@@ -156,15 +156,6 @@ pub struct StoreEnd<'s> {
     pub next: u64,
 }
 
-/// Retention limit of a store. The oldest logs beyond it are deleted, but never the log being written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RetentionLimit {
-    /// Logs that were last written within this time are retained.
-    Age(Duration),
-    /// Logs are retained up to this total size in bytes.
-    Size(u64),
-}
-
 impl StoreWriter {
     /// Opens the store in `directory`, and creates the directory if it is missing.
     ///
@@ -193,52 +184,12 @@ impl StoreWriter {
         Ok(store)
     }
 
-    /// Reopens the last log after a failed write or sync, with the same recovery as after a crash. The source must send
-    /// the missing events again, including those that may not have reached the disk. Returns the number of missing
-    /// bytes that had been appended or were being appended.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`StoreWriter::open`]. The call can be repeated. No other call is possible until it succeeds.
-    pub fn reopen(&mut self) -> Result<u64, LogError> {
-        // An error of a sync is recorded. Bytes that may be lost are removed below.
-        let _ = self.finish_syncs();
-        // Dropping the log writes its buffer; bytes that it cannot write are lost.
-        let before = self.log.take().map(|log| (log.name, log.position));
-        self.truncate_unsynced()?;
-        assert!(self.failed_sync.is_none(), "ours: bytes that may be lost are removed before recovery");
-        self.recover_last()?;
-        let missing = match (before, &self.log) {
-            (Some((name, end)), Some(log)) if name == log.name => end.saturating_sub(log.position),
-            _ => 0,
-        };
-        Ok(missing + mem::take(&mut self.pending_bytes))
-    }
-
-    fn truncate_unsynced(&mut self) -> Result<(), LogError> {
-        let Some(FailedSync { log, synced, .. }) = &self.failed_sync else { return Ok(()) };
-        let path = self.directory.path.join(log);
-        if let Some(mut file) = LogFileWriter::open(&path, self.encryption.keyring())? {
-            file.truncate(*synced).map_err(io_error("truncate", &path))?;
-        }
-        self.failed_sync = None;
-        Ok(())
-    }
-
     /// Registers a file beside the logs that the caller is about to create. If no log begins before the writer is
     /// dropped, removes the file with all other new files of the store. Keeps a file that existed before.
     pub fn add_created_path(&mut self, path: &Path) {
         if self.log.is_none() {
             self.directory.created.add_if_missing(path);
         }
-    }
-
-    fn recover_last(&mut self) -> Result<(), LogError> {
-        if let Some(last) = self.last_indexed()? {
-            self.directory.created.keep();
-            self.log = Some(self.recover(last)?);
-        }
-        Ok(())
     }
 
     /// Returns the end of the store; `None` if it is empty. By sending the last event again, a source shows that it
@@ -467,115 +418,6 @@ impl StoreWriter {
         self.append(position, event).map(drop)
     }
 
-    /// Removes the oldest logs beyond the retention limit, and returns their number. `first_needed` gets the logs,
-    /// oldest first, and returns the index of the first log to keep; `None` if none must stay.
-    ///
-    /// Removes them from the index first: a log that is not in the index does not belong to the store. An interrupted
-    /// purge therefore leaves a consistent store.
-    ///
-    /// # Errors
-    ///
-    /// If a file cannot be read, written or removed.
-    pub fn purge(
-        &mut self,
-        keep: RetentionLimit,
-        now: SystemTime,
-        first_needed: impl FnOnce(&[&str]) -> Option<usize>,
-    ) -> Result<usize, LogError> {
-        self.purge_counted(|store, names| {
-            let expired = store.count_expired(names, keep, now)?;
-            Ok(if expired == 0 { 0 } else { expired.min(first_needed(names).unwrap_or(usize::MAX)) })
-        })
-    }
-
-    /// Removes the logs before this log, and returns their number: 0 if the store has no such log.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`StoreWriter::purge`].
-    pub fn purge_before(&mut self, log: &str) -> Result<usize, LogError> {
-        self.purge_counted(|_, names| Ok(names.iter().position(|name| *name == log).unwrap_or(0)))
-    }
-
-    /// Removes as many of the oldest logs as `count` returns. Never removes the last log.
-    fn purge_counted(
-        &mut self,
-        count: impl FnOnce(&Self, &[&str]) -> Result<usize, LogError>,
-    ) -> Result<usize, LogError> {
-        let Some(index) = self.directory.index()? else { return Ok(0) };
-        let text = read_regular_text(&index).map_err(io_error("read", &index))?;
-        let names = log_names(&text, &index)?;
-        let count = count(self, &names)?;
-        if count == 0 {
-            return Ok(0);
-        }
-        assert!(count < names.len(), "ours: the last log is never purged");
-        let line = |name: &str| format!("{name}\n");
-        self.replace(
-            &self.directory.path.join(PURGE_LIST),
-            &names[..count].iter().copied().map(line).collect::<String>(),
-        )?;
-        self.replace(&index, &text.lines().skip(count).map(line).collect::<String>())?;
-        self.remove_purged(&names[count..])?;
-        Ok(count)
-    }
-
-    /// Replaces a file's text atomically.
-    fn replace(&self, path: &Path, text: &str) -> Result<(), LogError> {
-        replace_file(path, text.as_bytes(), FileAccess::Private).map_err(io_error("replace", path))
-    }
-
-    /// Removes the logs that an interrupted purge has listed, unless they are in the index. The store removes no other
-    /// files of the directory.
-    fn remove_purged(&self, kept: &[&str]) -> Result<(), LogError> {
-        let list = self.directory.path.join(PURGE_LIST);
-        let text = match read_regular_text(&list) {
-            Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(()),
-            read => read.map_err(io_error("read", &list))?,
-        };
-        for name in text.lines().filter(|name| is_log_name(name) && !kept.contains(name)) {
-            self.remove(name)?;
-            // A compressed log has a position list beside it.
-            self.remove(&format!("positions.{name}"))?;
-        }
-        self.remove(PURGE_LIST)
-    }
-
-    /// Returns the number of the oldest logs beyond the retention limit.
-    fn count_expired(
-        &self,
-        names: &[&str],
-        keep: RetentionLimit,
-        now: SystemTime,
-    ) -> Result<usize, LogError> {
-        let mut kept_size = 0;
-        // Never count the last log, because it is being written.
-        for (number, name) in names.iter().enumerate().rev() {
-            let path = self.directory.path.join(name);
-            let found = fs::metadata(&path).map_err(io_error("read the metadata of", &path))?;
-            kept_size += found.len();
-            let is_beyond = match keep {
-                RetentionLimit::Size(size) => kept_size > size,
-                RetentionLimit::Age(age) => {
-                    let written = found.modified().map_err(io_error("read the metadata of", &path))?;
-                    now.duration_since(written).is_ok_and(|since| since > age)
-                }
-            };
-            if is_beyond && number + 1 < names.len() {
-                return Ok(number + 1);
-            }
-        }
-        Ok(0)
-    }
-
-    fn remove(&self, name: &str) -> Result<(), LogError> {
-        let path = self.directory.path.join(name);
-        match fs::remove_file(&path) {
-            Err(cause) if cause.kind() != ErrorKind::NotFound => Err(io_error("remove", &path)(cause)),
-            _ => Ok(()),
-        }
-    }
-
     fn sync_directory(&self) -> Result<(), LogError> {
         let directory = File::open(&self.directory.path).map_err(io_error("open", &self.directory.path))?;
         directory.sync_all().map_err(io_error("sync", &self.directory.path))
@@ -720,54 +562,6 @@ impl StoreWriter {
         self.log = Some(log);
         Ok(())
     }
-
-    /// Returns the last log in the index. Removes an incomplete last line of the index, and completes an interrupted
-    /// purge.
-    fn last_indexed(&self) -> Result<Option<String>, LogError> {
-        let Some(index) = self.directory.index()? else { return Ok(None) };
-        let text = read_regular_text(&index).map_err(io_error("read", &index))?;
-        let whole = whole_lines(&text);
-        if whole.len() < text.len() {
-            let file = private_options().write(true).open(&index).map_err(io_error("open", &index))?;
-            file.set_len(whole.len() as u64)
-                .and_then(|()| file.sync_all())
-                .map_err(io_error("truncate", &index))?;
-        }
-        let names = log_names(whole, &index)?;
-        self.remove_purged(&names)?;
-        Ok(names.last().map(|name| (*name).to_owned()))
-    }
-
-    /// Opens a log, and truncates it after its last whole event.
-    fn recover(&mut self, name: String) -> Result<OpenLog, LogError> {
-        let path = self.directory.path.join(&name);
-        if let (false, Some(index)) = (path.exists(), self.directory.index()?) {
-            let (name, index) = (path.display().to_string(), index.display().to_string());
-            return Err(LogError::MissingLog { name, index });
-        }
-        let start = MAGIC.len() as u64;
-        let (mut file, last, position) = match LogFileWriter::open(&path, self.encryption.keyring())? {
-            Some(file) => {
-                let (last, position) = find_whole_end(&path, self.encryption.keyring())?;
-                (file, last, position)
-            }
-            None => {
-                let key = self.encryption.new_log_key()?;
-                (
-                    LogFileWriter::overwrite(&path, key.as_ref()).map_err(io_error("write to", &path))?,
-                    start,
-                    start,
-                )
-            }
-        };
-        let size = file.size().map_err(io_error("open", &path))?;
-        self.truncated = size.saturating_sub(position);
-        file.truncate(position).map_err(io_error("truncate", &path))?;
-        file.seek(position).map_err(io_error("open", &path))?;
-        let name_at_source =
-            LogName::of(Path::new(&name)).map_or_else(|| name.clone(), |log| log.source_name());
-        Ok(OpenLog { name, name_at_source, file, last, position, synced: position, requested: position })
-    }
 }
 
 impl StoreDirectory {
@@ -814,34 +608,6 @@ impl OpenLog {
 fn parse_source_name(name: &str) -> Result<LogName<'_>, LogError> {
     let found = LogName::of(Path::new(name)).filter(|found| is_log_name(name) && found.series.is_none());
     found.ok_or_else(|| LogError::InvalidLogName { name: name.to_owned() })
-}
-
-/// Returns the start and end of the last whole event before the first wrong checksum.
-fn find_whole_end(path: &Path, keyring: Option<&Path>) -> Result<(u64, u64), LogError> {
-    let mut reader = open_log(path, keyring)?;
-    let start = MAGIC.len() as u64;
-    let mut found = (start, start);
-    loop {
-        match reader.next_event() {
-            Ok(ReadOutcome::Some(event)) if is_sound(&event.raw) => found = (found.1, event.end()),
-            Ok(_) | Err(LogError::Corrupt { .. }) => return Ok(found),
-            Err(error) => return Err(error),
-        }
-    }
-}
-
-/// Returns whether the event's checksum is right. Without checksums in the log, the four bytes at the end of its format
-/// description are not verified.
-fn is_sound(raw: &RawEvent<'_>) -> bool {
-    let mut framer = Framer::new();
-    let is_verified = match raw.event_type() {
-        EventType::FormatDescription => {
-            framer.next(raw.bytes()).is_ok()
-                && framer.format().is_some_and(|format| format.checksum == ChecksumAlgorithm::Crc32)
-        }
-        _ => true,
-    };
-    !is_verified || raw.verify().is_ok()
 }
 
 #[cfg(test)]
