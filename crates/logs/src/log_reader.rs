@@ -35,8 +35,7 @@ pub struct LogReader {
     tail: Vec<u8>,
     /// Position of the start of `tail`.
     tail_start: InputPosition,
-    /// True if the magic number has been read.
-    magic_read: bool,
+    state: ReadState,
     keyring: Option<Arc<Keyring>>,
     /// Name of the key, if the log is encrypted.
     decryption_key_id: Option<String>,
@@ -44,17 +43,30 @@ pub struct LogReader {
     in_use: bool,
     /// End of the format description.
     format_end: u64,
-    closed: bool,
-    /// True if the rest of the log is encrypted by MariaDB.
-    mariadb_encrypted: bool,
     /// Chunk from which [`LogReader::next_event`] takes events.
     current: Option<EventChunk>,
     current_index: usize,
-    /// End of the large payload that is being read.
-    large_end: Option<u64>,
-    /// Start of the last large payload's event.
-    large_start: u64,
     buffer_pool: BufferPool,
+}
+
+/// State of a reader: what it reads next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ReadState {
+    /// The magic number, or the header of an encrypted log.
+    LogStart,
+    /// An event.
+    Events,
+    /// Nothing, unless the log grows: the last event has closed it.
+    Closed,
+    /// The rest of a transaction payload event that is too large for memory.
+    LargePayload {
+        /// Start of the event.
+        start: u64,
+        /// End of the event.
+        end: u64,
+    },
+    /// Events that MariaDB has encrypted.
+    MariadbCiphertext,
 }
 
 /// Result of a read: an item, or the end of the log.
@@ -182,18 +194,14 @@ impl LogReader {
             format: None,
             tail: Vec::new(),
             tail_start: InputPosition { number: 0, offset: 0 },
-            magic_read: false,
+            state: ReadState::LogStart,
             keyring: None,
             decryption_key_id: None,
             kind: LogKind::Binary,
             in_use: false,
             format_end: 0,
-            closed: false,
-            mariadb_encrypted: false,
             current: None,
             current_index: 0,
-            large_end: None,
-            large_start: 0,
             buffer_pool: BufferPool::default(),
         }
     }
@@ -290,8 +298,7 @@ impl LogReader {
             NextChunk::Chunk(chunk) => ReadOutcome::Some(RawPiece::Chunk(chunk)),
             NextChunk::End(end) => ReadOutcome::End(end),
             NextChunk::Large(header) => {
-                self.large_start = self.tail_start.offset;
-                self.large_end = Some(self.tail_start.offset + u64::from(header.size));
+                self.begin_large_payload(&header);
                 ReadOutcome::Some(RawPiece::LargePayload(header))
             }
         })
@@ -304,12 +311,12 @@ impl LogReader {
     ///
     /// If the log cannot be read, or ends within the event.
     pub fn read_raw_bytes(&mut self, size: usize, out: &mut Vec<u8>) -> Result<(), LogError> {
-        while let Some(end) = self.large_end
+        while let ReadState::LargePayload { start: offset, end } = self.state
             && out.len() < size
             && self.tail_start.offset < end
         {
             if self.append_large(size - out.len(), out)? == 0 {
-                let (offset, in_use) = (self.large_start, self.in_use);
+                let in_use = self.in_use;
                 let [found, expected] = [self.tail_start.offset, end].map(|to| (to - offset) as usize);
                 return Err(self.torn_error(TornEvent { offset, found, expected, in_use }));
             }
@@ -327,9 +334,23 @@ impl LogReader {
         let Some(format) = self.format.clone() else {
             unreachable!("ours: the framer requires a format first")
         };
-        let offset = self.tail_start.offset;
-        self.large_end = Some(offset + u64::from(header.size));
+        let offset = self.begin_large_payload(&header);
         LargePayload::new(self, header, offset, format)
+    }
+
+    /// Records that the bytes of a large payload's event are read next. Returns the start of the event.
+    fn begin_large_payload(&mut self, header: &EventHeader) -> u64 {
+        let start = self.tail_start.offset;
+        self.state = ReadState::LargePayload { start, end: start + u64::from(header.size) };
+        start
+    }
+
+    /// Records that an event is read next, after a change of the position.
+    fn expect_event(&mut self) {
+        self.state = match self.state {
+            ReadState::LogStart | ReadState::MariadbCiphertext => self.state,
+            ReadState::Events | ReadState::Closed | ReadState::LargePayload { .. } => ReadState::Events,
+        };
     }
 
     /// Reads the next bytes of the large payload's event, at least one and up to `count`. They count as read.
@@ -341,9 +362,11 @@ impl LogReader {
     /// Appends the next bytes of the large payload's event, up to `count`. Returns their number.
     fn append_large(&mut self, count: usize, out: &mut Vec<u8>) -> Result<usize, LogError> {
         let before = out.len();
-        let count = match self.large_end {
-            Some(end) => count.min(usize::try_from(end - self.tail_start.offset).unwrap_or(usize::MAX)),
-            None => 0,
+        let count = match self.state {
+            ReadState::LargePayload { end, .. } => {
+                count.min(usize::try_from(end - self.tail_start.offset).unwrap_or(usize::MAX))
+            }
+            _ => 0,
         };
         let from_tail = count.min(self.tail.len());
         out.extend_from_slice(&self.tail[..from_tail]);
@@ -465,11 +488,11 @@ impl LogReader {
     }
 
     fn read_chunk(&mut self, size: usize, mode: ReadMode, large: usize) -> Result<NextChunk, LogError> {
-        if let Some(end) = self.large_end.take() {
-            self.closed = false;
+        if let ReadState::LargePayload { end, .. } = self.state {
+            self.state = ReadState::Events;
             self.skip_to(end)?;
         }
-        if !self.magic_read && !self.read_magic()? {
+        if self.state == ReadState::LogStart && !self.read_magic()? {
             return Ok(NextChunk::End(self.end_of_log(self.tail.len(), MAGIC.len())));
         }
         let mut run =
@@ -516,7 +539,7 @@ impl LogReader {
         }
         self.tail.drain(..MAGIC.len());
         self.tail_start.offset = MAGIC.len() as u64;
-        self.magic_read = true;
+        self.state = ReadState::Events;
         Ok(true)
     }
 
@@ -586,7 +609,7 @@ impl LogReader {
 
     /// Adds one event to the run, if it is whole and fits.
     fn take_event(&mut self, run: &mut ChunkBuilder) -> Result<FillStep, LogError> {
-        if self.mariadb_encrypted {
+        if self.state == ReadState::MariadbCiphertext {
             return match run.bounds.is_empty() {
                 true => Err(LogError::EncryptedByMariadb {
                     name: self.name.clone(),
@@ -617,7 +640,9 @@ impl LogReader {
                     self.set_format(&raw);
                     self.format_end = self.tail_start.offset + raw.bytes().len() as u64;
                 }
-                self.mariadb_encrypted = raw.event_type() == EventType::MariadbStartEncryption;
+                if raw.event_type() == EventType::MariadbStartEncryption {
+                    self.state = ReadState::MariadbCiphertext;
+                }
                 run.first_checksum.get_or_insert(raw.checksum());
                 let size = raw.bytes().len();
                 run.push(size);
@@ -674,7 +699,7 @@ impl LogReader {
         run.bytes.drain(..MAGIC.len());
         self.tail_start = InputPosition { number: self.tail_start.number + 1, offset: MAGIC.len() as u64 };
         self.framer = Framer::new();
-        (self.closed, self.mariadb_encrypted) = (false, false);
+        self.state = ReadState::Events;
         Ok(())
     }
 
@@ -715,7 +740,7 @@ impl LogReader {
     fn end_of_log(&self, found: usize, expected: usize) -> EndOfLog {
         let (offset, in_use) = (self.tail_start.offset, self.in_use);
         match found {
-            0 if self.closed => EndOfLog::Closed,
+            0 if self.state == ReadState::Closed => EndOfLog::Closed,
             0 if self.format.is_some() => EndOfLog::Open { in_use },
             _ => EndOfLog::Torn(TornEvent { offset, found, expected, in_use }),
         }
@@ -726,13 +751,18 @@ impl LogReader {
         self.tail.clear();
         self.tail.extend_from_slice(&run.bytes[run.end..]);
         run.bytes.truncate(run.end);
-        self.closed = run.last().is_some_and(|last| match last.event_type {
+        let is_closed = run.last().is_some_and(|last| match last.event_type {
             EventType::Stop => true,
             // A relay log also contains the source's Rotate events, artificial and real ones.
             EventType::Rotate if self.kind == LogKind::Relay => last.flags.contains(EventFlags::RELAY_LOG),
             EventType::Rotate => !last.flags.contains(EventFlags::ARTIFICIAL),
             _ => false,
         });
+        self.state = match self.state {
+            ReadState::MariadbCiphertext => ReadState::MariadbCiphertext,
+            _ if is_closed => ReadState::Closed,
+            _ => ReadState::Events,
+        };
         let Some(format) = self.format.clone() else {
             unreachable!("ours: the framer requires a format first")
         };

@@ -6,7 +6,7 @@ use binlog::{
     Cursor, EVENT_SIZE_MAX, EventChecksum, EventFormat, EventHeader, EventType, HEADER_SIZE, RawEvent,
 };
 
-use super::{LogKind, LogReader};
+use super::{LogKind, LogReader, ReadState};
 use crate::chunk_context::starts_transaction;
 use crate::error::LogError;
 use crate::log_input::ReadMode;
@@ -77,7 +77,8 @@ impl LogReader {
     /// If the log cannot be read.
     pub fn seek_near(&mut self, position: u64) -> Result<Option<u64>, LogError> {
         let here = self.position();
-        if self.kind == LogKind::Relay || self.mariadb_encrypted || self.size()?.is_none() {
+        if self.kind == LogKind::Relay || self.state == ReadState::MariadbCiphertext || self.size()?.is_none()
+        {
             return Ok(None);
         }
         let mut distance = SEEK_DISTANCE_MIN;
@@ -110,8 +111,7 @@ impl LogReader {
     pub fn go_back_to(&mut self, offset: u64) -> Result<(), LogError> {
         assert!(offset <= self.position(), "ours: {offset} is after {}", self.position());
         self.current = None;
-        self.large_end = None;
-        self.closed = false;
+        self.expect_event();
         self.tail.clear();
         self.tail_start.offset = offset;
         self.input.seek_to(offset).map_err(|cause| LogError::io("seek in", &self.name, cause))
@@ -134,8 +134,7 @@ impl LogReader {
         let Some(format) = self.format.clone() else { return Ok(None) };
         let checksum = format.checksum.for_events();
         self.current = None;
-        self.large_end = None;
-        self.closed = false;
+        self.expect_event();
         let mut at = 1;
         loop {
             // Remove rarely if the tail is large, because each removal moves the rest.
