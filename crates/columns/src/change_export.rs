@@ -8,6 +8,7 @@
 //! _bintide/unfinished/                           files that are being written
 //! ```
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -173,20 +174,14 @@ impl ChangeExport {
     /// If a file cannot be written.
     pub fn write(&mut self, changes: &ChangeBatch) -> Result<(), ColumnsError> {
         let directory = self.directory(changes)?;
-        if self.open.get(&directory).is_some_and(|part| *part.schema() != changes.schema.arrow) {
-            self.complete_part(&directory)?;
-        }
-        if !self.open.contains_key(&directory) {
-            self.make_room()?;
-            let part = self.create_part(&directory, changes)?;
-            self.open.insert(directory.clone(), part);
-        }
+        let mut part = self.take_part(&directory, changes)?;
         self.batches += 1;
-        let Some(part) = self.open.get_mut(&directory) else { return Ok(()) };
         part.last_use = self.batches;
         part.write(&changes.batch, self.limits.row_group_bytes)?;
         if part.bytes_written() >= self.limits.file_bytes {
-            self.complete_part(&directory)?;
+            self.complete.push(part.complete()?);
+        } else {
+            self.open.insert(directory, part);
         }
         self.limit_memory()
     }
@@ -254,21 +249,29 @@ impl ChangeExport {
     fn directory(&mut self, changes: &ChangeBatch) -> Result<PathBuf, ColumnsError> {
         let schema = &changes.schema;
         let name = [schema.database.clone(), schema.table.clone()];
-        if !self.directories.contains_key(&name) {
-            if self.directories.len() >= DIRECTORIES_MAX {
-                self.directories.values_mut().try_for_each(TableDirectories::save)?;
-                self.directories.clear();
-            }
-            self.directories.insert(name.clone(), TableDirectories::open(&self.state_directory(), schema)?);
+        if self.directories.len() >= DIRECTORIES_MAX && !self.directories.contains_key(&name) {
+            self.directories.values_mut().try_for_each(TableDirectories::save)?;
+            self.directories.clear();
         }
-        let table = match self.directories.get_mut(&name) {
-            Some(directories) => directories.choose(schema),
-            None => PathBuf::new(),
+        let table = match self.directories.entry(name) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => new.insert(TableDirectories::open(&self.root.join(STATE_NAME), schema)?),
         };
-        Ok(table.join(format!("day={}", day_text(changes.day))))
+        Ok(table.choose(schema).join(format!("day={}", day_text(changes.day))))
     }
 
-    /// Creates the next file in a directory. A schema has a file of its own.
+    /// Takes the open file of a directory, or creates the next one. A schema has a file of its own.
+    fn take_part(&mut self, directory: &Path, changes: &ChangeBatch) -> Result<ParquetPart, ColumnsError> {
+        match self.open.remove(directory) {
+            Some(part) if *part.schema() == changes.schema.arrow => return Ok(part),
+            Some(part) => self.complete.push(part.complete()?),
+            None => {}
+        }
+        self.make_room()?;
+        self.create_part(directory, changes)
+    }
+
+    /// Creates the next file in a directory.
     fn create_part(&mut self, directory: &Path, changes: &ChangeBatch) -> Result<ParquetPart, ColumnsError> {
         let number = self.part_numbers.entry(directory.to_owned()).or_default();
         *number += 1;
