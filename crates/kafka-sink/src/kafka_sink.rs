@@ -199,9 +199,8 @@ impl KafkaSink {
             topics.add_dead_letters(name, size_property(settings, "message.max.bytes"))?;
         }
         let encoder = encoder_of(settings, state)?;
-        let SavedRecords { progress, definitions, commit } =
+        let SavedRecords { progress, definitions, commit_number } =
             read_progress(&config, topics.name(progress_topic))?;
-        let commit_number = commit.and_then(|text| text.parse().ok()).unwrap_or(0);
         let (name, state) = (settings.name.clone(), state.clone());
         let committer = TransactionCommitter {
             producer: Arc::new(producer),
@@ -228,7 +227,7 @@ impl KafkaSink {
             commit_interval: COMMIT_INTERVAL_MIN,
             committed: Instant::now(),
             progress: progress.clone(),
-            commit_number,
+            commit_number: commit_number.unwrap_or_default(),
             state,
         };
         Ok(OpenedKafka { sink, progress, definitions })
@@ -555,7 +554,7 @@ impl KafkaSink {
         let is_committed = match progress {
             Some(_) => is_saved(progress),
             // No two commits without progress have the same number.
-            None => saved.commit == Some(self.commit_number.to_string()),
+            None => saved.commit_number == Some(self.commit_number),
         };
         match (is_committed, is_saved(self.progress.as_ref())) {
             (true, _) => Ok(FailedOutcome::Committed),

@@ -17,13 +17,21 @@ pub(crate) const COMMIT_KEY: &[u8] = b"commit";
 pub(crate) const PROGRESS_PARTITION: i32 = 0;
 
 /// Progress and table definitions that a stream has saved.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SavedRecords {
     pub(crate) progress: Option<BrokerProgress>,
     /// As CREATE TABLE statements.
     pub(crate) definitions: Option<String>,
-    /// Number of the last commit without progress.
-    pub(crate) commit: Option<String>,
+    /// Number of the last commit without progress; `None` before the first one.
+    pub(crate) commit_number: Option<u64>,
+}
+
+/// Values of the last records by their keys.
+#[derive(Debug, Default)]
+struct SavedValues {
+    progress: Option<Vec<u8>>,
+    definitions: Option<Vec<u8>>,
+    commit_number: Option<Vec<u8>>,
 }
 
 /// Reads the saved progress. All earlier transactions of the stream must be over.
@@ -32,23 +40,62 @@ pub(crate) fn read_progress(config: &ConnectionConfig, topic: &str) -> Result<Sa
         what: "reading the progress of the stream",
         reason: error.to_string(),
     };
-    let damaged = |reason: String| KafkaSinkError::Progress { topic: topic.to_owned(), reason };
-    let (mut progress, mut definitions, mut commit) = (None, None, None);
+    let mut values = SavedValues::default();
     let read = read_topic(config, topic, &[PROGRESS_PARTITION], |record| {
         let (key, value) = parts(record);
         let value = value.map(<[u8]>::to_vec);
         match key {
-            Some(PROGRESS_KEY) => progress = value,
-            Some(DEFINITIONS_KEY) => definitions = value,
-            Some(COMMIT_KEY) => commit = value,
+            Some(PROGRESS_KEY) => values.progress = value,
+            Some(DEFINITIONS_KEY) => values.definitions = value,
+            Some(COMMIT_KEY) => values.commit_number = value,
             _ => {}
         }
     });
     read.map_err(failed)?;
-    let text = |value: Option<Vec<u8>>| {
-        value.map(String::from_utf8).transpose().map_err(|error| damaged(error.to_string()))
-    };
-    let progress = text(progress)?.map(|text| BrokerProgress::parse(&text)).transpose();
-    let progress = progress.map_err(|error| damaged(error.to_string()))?;
-    Ok(SavedRecords { progress, definitions: text(definitions)?, commit: text(commit)? })
+    values.parse().map_err(|reason| KafkaSinkError::Progress { topic: topic.to_owned(), reason })
+}
+
+impl SavedValues {
+    /// Parses the values. Returns the reason if one is damaged.
+    fn parse(self) -> Result<SavedRecords, String> {
+        let text = |value: Option<Vec<u8>>| {
+            value.map(String::from_utf8).transpose().map_err(|error| error.to_string())
+        };
+        let progress = text(self.progress)?.map(|text| BrokerProgress::parse(&text)).transpose();
+        let number = text(self.commit_number)?.map(|text| parse_number(&text)).transpose()?;
+        Ok(SavedRecords {
+            progress: progress.map_err(|error| error.to_string())?,
+            definitions: text(self.definitions)?,
+            commit_number: number,
+        })
+    }
+}
+
+fn parse_number(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("the number of the last commit is `{text}`; expected a number"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::SavedValues;
+
+    #[test]
+    fn damaged_values_are_errors() {
+        let check = |progress: Option<&str>, number: Option<&str>, expected: Result<Option<u64>, &str>| {
+            let value = |text: Option<&str>| text.map(|text| text.as_bytes().to_vec());
+            let (progress, commit_number) = (value(progress), value(number));
+            let parsed = SavedValues { progress, definitions: None, commit_number }.parse();
+            match (parsed, expected) {
+                (Ok(saved), Ok(expected)) => assert_eq!(saved.commit_number, expected),
+                (Err(reason), Err(expected)) => assert!(reason.contains(expected), "{reason}"),
+                (parsed, _) => panic!("{number:?}: {parsed:?}"),
+            }
+        };
+        check(None, None, Ok(None));
+        check(Some("binlog.000001:10\n"), Some("7"), Ok(Some(7)));
+        check(None, Some("7x"), Err("is `7x`; expected a number"));
+        check(None, Some(""), Err("is ``; expected a number"));
+        check(None, Some("-1"), Err("is `-1`; expected a number"));
+        check(Some("x"), Some("7"), Err("x"));
+    }
 }
