@@ -11,10 +11,10 @@ use rdkafka::consumer::{BaseConsumer, Consumer as _, ConsumerContext};
 use rdkafka::error::{KafkaError, RDKafkaError, RDKafkaErrorCode};
 use rdkafka::metadata::Metadata;
 use rdkafka::producer::{BaseProducer, Producer as _};
-use tracing::debug;
 
 use crate::error::KafkaSinkError;
-use crate::kafka_context::KafkaContext;
+use crate::kafka_context::{KafkaContext, error_notice, log_notice};
+use crate::kafka_notice::KafkaNoticeReceiver;
 use crate::kafka_sink::KafkaSettings;
 use crate::kafka_state::SharedKafkaState;
 use crate::oauth_settings::{OAUTH_PROPERTIES, OauthSettings};
@@ -39,12 +39,14 @@ pub(crate) struct ConnectionConfig {
     pub(crate) tokens: Option<Arc<TokenClient>>,
     /// Timeout of a contact that a broker refuses because of TLS or the login: short until one has succeeded.
     pub(crate) refusal_timeout: Duration,
+    pub(crate) notices: KafkaNoticeReceiver,
 }
 
 /// Callbacks of a client that only reads.
 #[derive(Clone, Debug)]
 pub(crate) struct ReaderContext {
     tokens: Option<Arc<TokenClient>>,
+    notices: KafkaNoticeReceiver,
 }
 
 impl ConnectionConfig {
@@ -66,7 +68,8 @@ impl ConnectionConfig {
             client.set("ssl.ca.location", "probe");
         }
         let tokens = oauth.map(TokenClient::new).transpose()?.map(Arc::new);
-        Ok(Self { client, tokens, refusal_timeout: REFUSAL_TIMEOUT })
+        let notices = settings.notices.clone();
+        Ok(Self { client, tokens, refusal_timeout: REFUSAL_TIMEOUT, notices })
     }
 
     /// Returns the configuration of a connection that replaces one: the brokers have accepted the login before.
@@ -76,7 +79,8 @@ impl ConnectionConfig {
 
     /// Creates a consumer.
     pub(crate) fn consumer(&self) -> Result<BaseConsumer<ReaderContext>, KafkaError> {
-        self.client.create_with_context(ReaderContext { tokens: self.tokens.clone() })
+        let (tokens, notices) = (self.tokens.clone(), self.notices.clone());
+        self.client.create_with_context(ReaderContext { tokens, notices })
     }
 }
 
@@ -84,11 +88,11 @@ impl ClientContext for ReaderContext {
     const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
 
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
-        debug!("librdkafka: {level:?} {facility}: {message}");
+        self.notices.notify(log_notice(level, facility, message));
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
-        debug!("librdkafka: {error}: {reason}");
+        self.notices.notify(error_notice(&error, reason));
     }
 
     fn generate_oauth_token(&self, _config: Option<&str>) -> Result<OAuthToken, Box<dyn Error>> {
@@ -177,7 +181,8 @@ pub(crate) fn connect(
 ) -> Result<(BaseProducer<KafkaContext>, HashSet<String>), KafkaSinkError> {
     let config = producer_config(&connection.client, settings, batch_size);
     state.begin_client();
-    let context = KafkaContext::new(state.clone(), connection.tokens.clone());
+    let (notices, tokens) = (connection.notices.clone(), connection.tokens.clone());
+    let context = KafkaContext::new(state.clone(), notices, tokens);
     let producer = BaseProducer::from_config_and_context(&config, context);
     let producer = producer.map_err(config_error)?;
     state.begin_waiting();

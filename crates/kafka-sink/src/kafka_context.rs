@@ -9,10 +9,10 @@ use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::DeliveryResult;
 use rdkafka::producer::ProducerContext;
-use tracing::{debug, warn};
 
 use crate::client_statistics::ClientStatistics;
 use crate::kafka_connection::fetch_token;
+use crate::kafka_notice::{KafkaNotice, KafkaNoticeReceiver};
 use crate::kafka_state::SharedKafkaState;
 use crate::token_client::TokenClient;
 
@@ -20,6 +20,7 @@ use crate::token_client::TokenClient;
 #[derive(Debug)]
 pub(crate) struct KafkaContext {
     state: SharedKafkaState,
+    notices: KafkaNoticeReceiver,
     /// Their number is bounded by that of the pending records.
     failures: Mutex<Vec<DeliveryFailure>>,
     /// True after an error of TLS or of a login.
@@ -37,8 +38,12 @@ pub(crate) struct DeliveryFailure {
 }
 
 impl KafkaContext {
-    pub(crate) fn new(state: SharedKafkaState, tokens: Option<Arc<TokenClient>>) -> Self {
-        Self { state, failures: Mutex::default(), is_refused: AtomicBool::new(false), tokens }
+    pub(crate) fn new(
+        state: SharedKafkaState,
+        notices: KafkaNoticeReceiver,
+        tokens: Option<Arc<TokenClient>>,
+    ) -> Self {
+        Self { state, notices, failures: Mutex::default(), is_refused: AtomicBool::new(false), tokens }
     }
 
     pub(crate) const fn state(&self) -> &SharedKafkaState {
@@ -68,18 +73,20 @@ impl ClientContext for KafkaContext {
     }
 
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
-        debug!("librdkafka: {level:?} {facility}: {message}");
+        self.notices.notify(log_notice(level, facility, message));
     }
 
     fn stats_raw(&self, statistics: &[u8]) {
         match serde_json::from_slice::<ClientStatistics>(statistics) {
             Ok(statistics) => self.state.set_brokers(statistics.broker_figures()),
-            Err(error) => debug!("malformed statistics of librdkafka: {error}"),
+            Err(error) => {
+                self.notices.notify(KafkaNotice::StatisticsMalformed { error: error.to_string() });
+            }
         }
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
-        debug!("librdkafka: {error}: {reason}");
+        self.notices.notify(error_notice(&error, reason));
         let code = error.rdkafka_error_code();
         if matches!(code, Some(RDKafkaErrorCode::Authentication | RDKafkaErrorCode::SSL)) {
             self.is_refused.store(true, Ordering::Relaxed);
@@ -89,7 +96,7 @@ impl ClientContext for KafkaContext {
             return;
         }
         if self.state.set_error(reason) {
-            warn!("the connection to Kafka is lost: {reason}; retrying");
+            self.notices.notify(KafkaNotice::ConnectionLost { reason: reason.to_owned() });
         }
     }
 }
@@ -103,6 +110,16 @@ impl ProducerContext for KafkaContext {
         let code = error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Unknown);
         self.failures().push(DeliveryFailure { number, code });
     }
+}
+
+/// Returns the notice of a message in librdkafka's log.
+pub(crate) fn log_notice(level: RDKafkaLogLevel, facility: &str, message: &str) -> KafkaNotice {
+    KafkaNotice::ClientMessage { message: format!("{level:?} {facility}: {message}") }
+}
+
+/// Returns the notice of an error of librdkafka.
+pub(crate) fn error_notice(error: &KafkaError, reason: &str) -> KafkaNotice {
+    KafkaNotice::ClientMessage { message: format!("{error}: {reason}") }
 }
 
 /// Returns the start of a key as text.

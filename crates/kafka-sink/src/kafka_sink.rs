@@ -11,7 +11,6 @@ use rdkafka::error::RDKafkaErrorCode;
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{BaseRecord, Producer as _};
 use stream::{BrokerProgress, BrokerSink, CommitStart, DefinitionsUpdate, KeyedRecord, KeyedRecordKind};
-use tracing::{debug, info, warn};
 
 use crate::dead_letter::PART_HEADER;
 use crate::error::KafkaSinkError;
@@ -21,6 +20,7 @@ use crate::kafka_connection::{
     size_property, transaction_timeout,
 };
 use crate::kafka_context::{DeliveryFailure, key_text, transaction_text};
+use crate::kafka_notice::{KafkaNotice, KafkaNoticeReceiver};
 use crate::kafka_properties::KafkaProperties;
 use crate::kafka_state::SharedKafkaState;
 use crate::pending_records::{PendingRecord, PendingRecords};
@@ -78,6 +78,8 @@ pub struct KafkaSettings {
     pub registry: Option<RegistrySettings>,
     /// Returns whether the run is to end.
     pub is_stop_requested: fn() -> bool,
+    /// Receiver of notices.
+    pub notices: KafkaNoticeReceiver,
 }
 
 #[cfg(test)]
@@ -94,6 +96,7 @@ impl KafkaSettings {
             formats: RecordFormats::default(),
             registry: None,
             is_stop_requested: || false,
+            notices: KafkaNoticeReceiver::of_test(),
         }
     }
 }
@@ -265,6 +268,10 @@ impl KafkaSink {
         self.finish_commit()
     }
 
+    fn notify(&self, notice: KafkaNotice) {
+        self.settings.notices.notify(notice);
+    }
+
     /// Hands all pending records to librdkafka. Stops at the first one that it refuses because its transaction has failed.
     fn send_pending(&mut self) -> Result<(), KafkaSinkError> {
         if !self.is_open {
@@ -328,7 +335,7 @@ impl KafkaSink {
                 }
                 Some(RDKafkaErrorCode::MessageSizeTooLarge) => return Ok(SendResult::TooLarge),
                 _ => {
-                    debug!("librdkafka refuses a record: {error}");
+                    self.notify(KafkaNotice::RecordRefused { error: error.to_string() });
                     return Ok(SendResult::TransactionFailed);
                 }
             }
@@ -348,11 +355,8 @@ impl KafkaSink {
         }
         for number in numbers {
             let RefusedRecord { topic, key, transaction, size } = self.refused_record(Some(number));
-            let letters = self.topics.name(letters.number);
-            warn!(
-                "a record of {size} bytes is too large for the topic {topic} (key {key}, transaction {transaction}); it goes to \
-                 the topic {letters}"
-            );
+            let letters = self.topics.name(letters.number).to_owned();
+            self.notify(KafkaNotice::DeadLetter { size, topic, key, transaction, letters });
         }
         let topics = &self.topics;
         self.pending.bury(numbers, |record| {
@@ -448,7 +452,7 @@ impl KafkaSink {
         self.state.count_commit(records.len(), records.size());
         self.spare = records.cleared();
         if let Some(error) = self.state.end_waiting() {
-            info!("the brokers commit transactions again, after: {error}");
+            self.notify(KafkaNotice::CommitsResumed { error });
         }
         if self.pending.len() > 0 {
             self.state.begin_waiting();
@@ -544,7 +548,7 @@ impl KafkaSink {
         error: KafkaSinkError,
         progress: Option<&BrokerProgress>,
     ) -> Result<FailedOutcome, KafkaSinkError> {
-        warn!("{error}; connecting to Kafka again");
+        self.notify(KafkaNotice::Reconnecting { error: error.to_string() });
         let config = ConnectionConfig::renewed(&self.settings)?;
         self.replace_producer(&config)?;
         let saved = read_progress(&config, self.topics.name(self.progress_topic))?;
@@ -586,7 +590,7 @@ impl KafkaSink {
             return self.recover_from_sizes(&numbers);
         }
         if self.state.set_error(reason) {
-            warn!("the brokers have aborted a transaction: {reason}; its records are sent again");
+            self.notify(KafkaNotice::TransactionAborted { reason: reason.to_owned() });
         }
         self.abort_transaction()?;
         thread::sleep(BACKOFF);
@@ -604,7 +608,7 @@ impl KafkaSink {
         if self.batch_size <= limit {
             return self.bury(numbers);
         }
-        debug!("the brokers refuse a batch; batches have at most {limit} bytes from now on");
+        self.notify(KafkaNotice::BatchSizeReduced { limit });
         self.batch_size = limit;
         self.replace_producer(&ConnectionConfig::renewed(&self.settings)?)
     }
@@ -760,7 +764,8 @@ fn encoder_of(
     let registry = match &settings.registry {
         Some(registry) => {
             state.begin_registry();
-            Some(SchemaRegistry::new(registry.clone(), state.clone(), settings.is_stop_requested)?)
+            let (notices, is_stop_requested) = (settings.notices.clone(), settings.is_stop_requested);
+            Some(SchemaRegistry::new(registry.clone(), state.clone(), notices, is_stop_requested)?)
         }
         None => None,
     };

@@ -11,6 +11,7 @@
 //! | choose the formats of keys and values | [`RecordFormats`], [`RegistrySettings`] |
 //! | continue where a Debezium connector stopped | [`DebeziumOffset`], [`KafkaSink::save`] |
 //! | show the state of the connection | [`SharedKafkaState`] |
+//! | log what happens to the connection | [`KafkaNotice`] |
 //!
 //! This crate never reads a log, never writes a record outside of a transaction, and never weakens a connection: TLS and
 //! logins are exactly as the properties of librdkafka request them.
@@ -29,6 +30,7 @@ mod json_schema;
 mod kafka_address;
 mod kafka_connection;
 mod kafka_context;
+mod kafka_notice;
 mod kafka_properties;
 mod kafka_sink;
 mod kafka_state;
@@ -50,6 +52,7 @@ mod transaction_committer;
 pub use crate::debezium_offset::{DebeziumOffset, DebeziumOffsetError};
 pub use crate::error::KafkaSinkError;
 pub use crate::kafka_address::{KafkaAddress, KafkaAddressError};
+pub use crate::kafka_notice::{KafkaNotice, KafkaNoticeReceiver};
 pub use crate::kafka_properties::{KafkaProperties, KafkaPropertyError};
 pub use crate::kafka_sink::{KafkaSettings, KafkaSink, OpenedKafka};
 pub use crate::kafka_state::{BrokerFigures, KafkaFigures, RegistryFigures, SharedKafkaState};

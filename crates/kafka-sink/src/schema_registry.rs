@@ -7,10 +7,10 @@ use reqwest::StatusCode;
 use reqwest::header::{ACCEPT, CONTENT_TYPE};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tracing::{info, warn};
 
 use crate::error::KafkaSinkError;
 use crate::http_client::{HttpAnswer, HttpClient, TrustedAuthorities};
+use crate::kafka_notice::{KafkaNotice, KafkaNoticeReceiver};
 use crate::kafka_state::SharedKafkaState;
 use crate::registry_settings::{AUTHORITY_PROPERTY, RegistryLogin, RegistrySettings};
 
@@ -46,6 +46,7 @@ pub(crate) struct SchemaRegistry {
     settings: RegistrySettings,
     client: HttpClient,
     state: SharedKafkaState,
+    notices: KafkaNoticeReceiver,
     is_stop_requested: fn() -> bool,
 }
 
@@ -77,6 +78,7 @@ impl SchemaRegistry {
     pub(crate) fn new(
         settings: RegistrySettings,
         state: SharedKafkaState,
+        notices: KafkaNoticeReceiver,
         is_stop_requested: fn() -> bool,
     ) -> Result<Self, KafkaSinkError> {
         let failed = |reason: String| KafkaSinkError::Other {
@@ -86,7 +88,7 @@ impl SchemaRegistry {
         let property = AUTHORITY_PROPERTY;
         let authorities = settings.authority.as_ref().map(|pem| TrustedAuthorities { property, pem });
         let client = HttpClient::new(&settings.url, authorities).map_err(failed)?;
-        Ok(Self { settings, client, state, is_stop_requested })
+        Ok(Self { settings, client, state, notices, is_stop_requested })
     }
 
     /// Registers a schema, unless it is registered already. Returns its number. Tries again while the registry is away.
@@ -96,7 +98,7 @@ impl SchemaRegistry {
             let failure = match self.try_register(subject_schema) {
                 Ok(id) => {
                     if let Some(error) = self.state.count_schema() {
-                        info!("the schema registry answers again, after: {error}");
+                        self.notices.notify(KafkaNotice::RegistryResumed { error });
                     }
                     return Ok(id);
                 }
@@ -113,7 +115,7 @@ impl SchemaRegistry {
                 }
             };
             if self.state.set_registry_error(&reason) {
-                warn!("the schema registry does not answer: {reason}; retrying");
+                self.notices.notify(KafkaNotice::RegistryAway { reason: reason.clone() });
             }
             if begun.elapsed() + backoff > RETRY_TIMEOUT || self.is_stopped_within(backoff) {
                 let (url, seconds) = (self.settings.url.to_string(), begun.elapsed().as_secs());
@@ -184,6 +186,8 @@ mod tests {
     use serde_json::json;
 
     use super::{SchemaLanguage, SchemaRegistry, SubjectSchema};
+    use crate::error::KafkaSinkError;
+    use crate::kafka_notice::KafkaNoticeReceiver;
     use crate::kafka_state::SharedKafkaState;
     use crate::registry_settings::RegistrySettings;
 
@@ -229,13 +233,18 @@ mod tests {
             if let Some(pem) = authority {
                 settings = settings.with_authority(pem.as_bytes().to_vec());
             }
-            // No second attempt.
-            let registry = SchemaRegistry::new(settings, SharedKafkaState::default(), || true).unwrap();
+            let registry = connect(settings).unwrap();
             let schema = json!("string");
             let expected =
                 SubjectSchema { subject: "t-value", language: SchemaLanguage::Avro, schema: &schema };
             registry.register(expected).map_err(|error| error.to_string())
         }
+    }
+
+    /// Creates a client that makes one attempt.
+    fn connect(settings: RegistrySettings) -> Result<SchemaRegistry, KafkaSinkError> {
+        let notices = KafkaNoticeReceiver::of_test();
+        SchemaRegistry::new(settings, SharedKafkaState::default(), notices, || true)
     }
 
     fn answer(status: &str, header: &str, body: &str) -> String {
@@ -270,9 +279,7 @@ mod tests {
     #[test]
     fn files_without_certificates_are_refused() {
         let settings = RegistrySettings::new("https://localhost/").unwrap();
-        let made =
-            SchemaRegistry::new(settings.with_authority(b"x".to_vec()), SharedKafkaState::default(), || true);
-        let error = made.unwrap_err().to_string();
+        let error = connect(settings.with_authority(b"x".to_vec())).unwrap_err().to_string();
         assert!(error.contains("the file of ssl.ca.location has no certificates"), "{error}");
     }
 }

@@ -10,11 +10,11 @@ use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, Top
 use rdkafka::client::DefaultClientContext;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use stream::{KeyedRecordKind, RecordTable};
-use tracing::warn;
 
 use crate::dead_letter::DeadLetterTopic;
 use crate::error::KafkaSinkError;
 use crate::kafka_connection::ConnectionConfig;
+use crate::kafka_notice::KafkaNotice;
 use crate::kafka_sink::KafkaSettings;
 use crate::routed_table::RoutedTable;
 use crate::topic_config::TopicConfig;
@@ -337,10 +337,7 @@ impl TopicCatalogue {
                 Err(KafkaSinkError::NotCompacted { topic: topic.to_owned(), policy })
             }
             None if self.connection.tokens.is_some() => {
-                warn!(
-                    "cannot check the topic {topic} with a login by token: its cleanup.policy must be compact, or the \
-                     progress of the stream is lost"
-                );
+                self.connection.notices.notify(KafkaNotice::CompactionUnchecked { topic: topic.to_owned() });
                 Ok(())
             }
             _ => Ok(()),

@@ -112,6 +112,13 @@ const MAY_USE: [(&str, &[&str]); 27] = [
 /// Further dependencies that tests of any crate may have.
 const TESTS_MAY_USE: [&str; 1] = ["bintide-testkit"];
 
+/// Crate that writes messages, with its dependencies for that. Other crates return errors and notices.
+const MESSAGE_WRITER: &str = "bintide";
+const MESSAGE_DEPENDENCIES: [&str; 2] = ["tracing", "tracing-subscriber"];
+
+/// Development crates, which may write messages, too.
+const DEVELOPMENT_CRATES: [&str; 3] = ["bintide-bench", "bintide-testkit", "xtask"];
+
 #[derive(Deserialize)]
 struct Metadata {
     packages: Vec<Package>,
@@ -132,22 +139,34 @@ struct Dependency {
 }
 
 pub(super) fn check(root: &Path) -> Result<Vec<Finding>> {
-    let metadata = metadata(root)?;
+    Ok(forbidden_dependencies(root, &metadata(root)?))
+}
+
+fn forbidden_dependencies(root: &Path, metadata: &Metadata) -> Vec<Finding> {
     let ours: Vec<&str> = metadata.packages.iter().map(|package| package.name.as_str()).collect();
     let mut findings = Vec::new();
     for package in &metadata.packages {
-        let Some((_, allowed)) = MAY_USE.iter().find(|(name, _)| *name == package.name) else { continue };
-        for dependency in package.dependencies.iter().filter(|used| ours.contains(&used.name.as_str())) {
-            let name = dependency.name.as_str();
-            let in_tests = dependency.kind.as_deref() == Some("dev") && TESTS_MAY_USE.contains(&name);
-            if !allowed.contains(&name) && !in_tests {
-                let path = package.manifest_path.strip_prefix(root).unwrap_or(&package.manifest_path);
-                let what = format!("{} may not use {name}", package.name);
-                findings.push(Finding { path: path.to_path_buf(), line: 0, what });
-            }
+        let allowed = MAY_USE.iter().find(|(name, _)| *name == package.name).map(|(_, allowed)| *allowed);
+        let is_forbidden = |used: &&Dependency| {
+            let name = used.name.as_str();
+            let in_tests = used.kind.as_deref() == Some("dev") && TESTS_MAY_USE.contains(&name);
+            let is_import =
+                ours.contains(&name) && allowed.is_some_and(|allowed| !allowed.contains(&name) && !in_tests);
+            is_import || (MESSAGE_DEPENDENCIES.contains(&name) && !package.may_write_messages())
+        };
+        let path = package.manifest_path.strip_prefix(root).unwrap_or(&package.manifest_path);
+        for dependency in package.dependencies.iter().filter(is_forbidden) {
+            let what = format!("{} may not use {}", package.name, dependency.name);
+            findings.push(Finding { path: path.to_path_buf(), line: 0, what });
         }
     }
-    Ok(findings)
+    findings
+}
+
+impl Package {
+    fn may_write_messages(&self) -> bool {
+        self.name == MESSAGE_WRITER || DEVELOPMENT_CRATES.contains(&self.name.as_str())
+    }
 }
 
 fn metadata(root: &Path) -> Result<Metadata> {
@@ -156,4 +175,34 @@ fn metadata(root: &Path) -> Result<Metadata> {
     let output = command.output().context("could not run cargo metadata")?;
     ensure!(output.status.success(), "cargo metadata failed: {}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).context("could not read what cargo metadata printed")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::{Path, PathBuf};
+
+    use super::{Dependency, Metadata, Package, forbidden_dependencies};
+
+    #[test]
+    fn crates_use_only_what_they_may() {
+        let check = |name: &str, used: &str, kind: Option<&str>, is_allowed: bool| {
+            let package = |name: &str, dependencies| Package {
+                name: name.to_owned(),
+                manifest_path: PathBuf::from("Cargo.toml"),
+                dependencies,
+            };
+            let dependency = Dependency { name: used.to_owned(), kind: kind.map(str::to_owned) };
+            let mut packages = vec![package(name, vec![dependency])];
+            packages.extend(used.starts_with("bintide").then(|| package(used, Vec::new())));
+            let findings = forbidden_dependencies(Path::new("."), &Metadata { packages });
+            assert_eq!(findings.is_empty(), is_allowed, "{name} uses {used}");
+        };
+        check("bintide-kafka-sink", "bintide-stream", None, true);
+        check("bintide-kafka-sink", "bintide-logs", None, false);
+        check("bintide-kafka-sink", "bintide-testkit", Some("dev"), true);
+        check("bintide-kafka-sink", "bintide-testkit", None, false);
+        check("bintide-kafka-sink", "tracing", None, false);
+        check("bintide", "tracing", None, true);
+        check("bintide-bench", "tracing-subscriber", None, true);
+    }
 }

@@ -220,7 +220,9 @@ pub(super) fn connection_settings(
     topics: kafka_sink::TopicPolicy,
 ) -> Result<kafka_sink::KafkaSettings, anyhow::Error> {
     use anyhow::Context as _;
-    use kafka_sink::{KafkaProperties, KafkaSettings, RecordFormats};
+    use kafka_sink::{KafkaNoticeReceiver, KafkaProperties, KafkaSettings, RecordFormats};
+
+    use crate::commands::stream::kafka_notices::show_notice;
 
     let KafkaConnection { to, kafka, kafka_file } = *connection;
     let address = to.parse().context("--to")?;
@@ -244,6 +246,7 @@ pub(super) fn connection_settings(
         formats,
         registry,
         is_stop_requested,
+        notices: KafkaNoticeReceiver::new(show_notice),
     })
 }
 

@@ -4,6 +4,8 @@ mod adopt;
 mod debezium_args;
 mod heartbeat_timer;
 mod kafka_args;
+#[cfg(feature = "kafka")]
+mod kafka_notices;
 mod live;
 mod log_stream;
 mod snapshot;
