@@ -8,7 +8,7 @@
 //! Transactions are compressed as on a server, with reused contexts, at each level in turn. Sizes are sizes of whole
 //! log files, as written by `bintide compress --like-server`.
 //!
-//! This crate returns values, which the caller prints. It never changes a log, and never connects to a server.
+//! This crate returns values, which the caller prints.
 #![forbid(unsafe_code)]
 
 mod advice_rules;

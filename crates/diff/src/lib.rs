@@ -17,8 +17,7 @@
 //! | compare two stores | [`compare_stores`] |
 //! | read the result | [`StoreDiff`] |
 //!
-//! For each transaction, memory holds 40 bytes per store, and at most 28 bytes while the stores are compared. This
-//! crate never prints, and never changes a log.
+//! For each transaction, memory holds 40 bytes per store, and at most 28 bytes while the stores are compared.
 #![forbid(unsafe_code)]
 
 mod compare_stores;

@@ -7,9 +7,6 @@
 //! | choose the logs | [`ListSource`] |
 //! | find all changes of one row, from its creation on | [`history`] |
 //! | choose events and rows | [`EventRange`], [`EventSelection`], [`RowCondition`] |
-//!
-//! This crate never prints mysqlbinlog's text, never parses a command line, opens no connection, and never changes a
-//! log.
 #![forbid(unsafe_code)]
 
 mod column_charset;

@@ -9,8 +9,6 @@
 //!
 //! Files are read exactly as MySQL's own programs read them: the same search order, directives, quoting and warnings.
 //! The caller interprets the options.
-//!
-//! This crate never connects, prints, or stores a password.
 #![forbid(unsafe_code)]
 
 mod choice;

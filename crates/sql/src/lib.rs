@@ -18,8 +18,7 @@
 //! | describe an event as `SHOW BINLOG EVENTS` does | [`event_info`] |
 //! | write numbers as MySQL's programs do | [`numbers`] |
 //!
-//! This crate is pure: it does no I/O, and uses no clock and no threads. It never reads logs, never connects to a
-//! server, and never rewrites a statement.
+//! This crate is pure: it does no I/O, and uses no clock and no threads.
 #![forbid(unsafe_code)]
 
 pub mod data_type;
