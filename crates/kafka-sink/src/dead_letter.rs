@@ -52,7 +52,7 @@ pub(crate) struct LetterPart {
 
 impl DeadLetterTopic {
     /// Returns the form of a record of the topic `original`, with an error, as a dead letter.
-    pub(crate) fn letter(&self, record: &PendingRecord<'_>, original: &str, error: &str) -> DeadLetter {
+    pub(crate) fn dead_letter(&self, record: &PendingRecord<'_>, original: &str, error: &str) -> DeadLetter {
         let gtid = gtid_of(record.value).map(|gtid| (GTID_HEADER, gtid));
         let texts = [(TOPIC_HEADER, original.to_owned()), (ERROR_HEADER, error.to_owned())];
         let headers: LetterHeaders = texts.into_iter().chain(gtid).collect();

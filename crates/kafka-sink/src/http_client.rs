@@ -28,9 +28,9 @@ pub(crate) struct TrustedAuthorities<'a> {
     pub(crate) pem: &'a [u8],
 }
 
-/// Answer to a request.
+/// Response of a server.
 #[derive(Debug)]
-pub(crate) struct HttpAnswer {
+pub(crate) struct HttpResponse {
     pub(crate) status: StatusCode,
     pub(crate) body: Vec<u8>,
 }
@@ -61,7 +61,7 @@ impl HttpClient {
     }
 
     /// Sends a request. Gives the reason if there is no answer.
-    pub(crate) fn send(&self, request: RequestBuilder) -> Result<HttpAnswer, String> {
+    pub(crate) fn send(&self, request: RequestBuilder) -> Result<HttpResponse, String> {
         let answer = self.runtime.block_on(async {
             let mut answer = request.send().await?;
             let (status, mut body) = (answer.status(), Vec::new());
@@ -70,7 +70,7 @@ impl HttpClient {
             {
                 body.extend_from_slice(&chunk);
             }
-            Ok(HttpAnswer { status, body })
+            Ok(HttpResponse { status, body })
         });
         answer.map_err(|error: reqwest::Error| causes_text(&error))
     }

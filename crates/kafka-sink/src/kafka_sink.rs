@@ -293,7 +293,7 @@ impl KafkaSink {
                     self.has_failed = true;
                     return Ok(());
                 }
-                SendResult::TooLarge => self.bury(&[self.sent].into())?,
+                SendResult::TooLarge => self.replace_by_dead_letters(&[self.sent].into())?,
             }
         }
         Ok(())
@@ -318,7 +318,7 @@ impl KafkaSink {
         if pending.topic == self.progress_topic {
             record.partition = Some(PROGRESS_PARTITION);
         }
-        if pending.header.is_some() || pending.letter.is_some() {
+        if pending.header.is_some() || pending.dead_letter.is_some() {
             record.headers = Some(headers_of(pending));
         }
         let begun = Instant::now();
@@ -344,7 +344,7 @@ impl KafkaSink {
 
     /// Replaces records that are too large by dead letters. Without a topic for them, or if they are too large for it,
     /// gives an error.
-    fn bury(&mut self, numbers: &BTreeSet<usize>) -> Result<(), KafkaSinkError> {
+    fn replace_by_dead_letters(&mut self, numbers: &BTreeSet<usize>) -> Result<(), KafkaSinkError> {
         let Some(letters) = self.topics.dead_letters() else { return Err(self.too_large(numbers)) };
         let is_replaceable = |number: &usize| {
             let topic = self.pending.get(*number).map(|record| record.topic);
@@ -359,10 +359,10 @@ impl KafkaSink {
             self.notify(KafkaNotice::DeadLetter { size, topic, key, transaction, letters });
         }
         let topics = &self.topics;
-        self.pending.bury(numbers, |record| {
+        self.pending.replace_by_dead_letters(numbers, |record| {
             let size = record.value.map_or(0, <[u8]>::len);
             let error = format!("a record of {size} bytes is larger than the limit of the topic");
-            letters.letter(record, topics.name(record.topic), &error)
+            letters.dead_letter(record, topics.name(record.topic), &error)
         });
         self.state.count_dead_letters(numbers.len());
         Ok(())
@@ -380,7 +380,7 @@ impl KafkaSink {
     /// Starts the commit of all pending records.
     fn start_commit(&mut self, progress: Option<&BrokerProgress>) -> Result<(), KafkaSinkError> {
         if let Err(failure) = self.finish_sending() {
-            return self.settle(failure, progress);
+            return self.retry_until_committed(failure, progress);
         }
         let (commit, spare) = (self.committer.start(), std::mem::take(&mut self.spare));
         let records = std::mem::replace(&mut self.pending, spare);
@@ -400,13 +400,13 @@ impl KafkaSink {
         self.commit_interval =
             (elapsed * COMMIT_INTERVAL_FACTOR).clamp(COMMIT_INTERVAL_MIN, COMMIT_INTERVAL_MAX);
         let Err(failure) = result else {
-            self.note_commit(records, progress.as_ref());
+            self.record_commit(records, progress.as_ref());
             return Ok(());
         };
         let later = std::mem::replace(&mut self.pending, records);
         let later_begun = std::mem::replace(&mut self.begun, begun);
         (self.sent, self.is_open) = (self.pending.len(), true);
-        let settled = self.settle(failure, progress.as_ref());
+        let settled = self.retry_until_committed(failure, progress.as_ref());
         (self.pending, self.begun) = (later, later_begun);
         if self.pending.len() > 0 {
             self.state.begin_waiting();
@@ -416,7 +416,7 @@ impl KafkaSink {
     }
 
     /// Recovers from a failure of the transaction of the pending records, and commits them.
-    fn settle(
+    fn retry_until_committed(
         &mut self,
         mut failure: TransactionFailure,
         progress: Option<&BrokerProgress>,
@@ -443,12 +443,12 @@ impl KafkaSink {
         }
         let records = std::mem::take(&mut self.pending);
         (self.sent, self.is_open, self.has_failed, self.begun) = (0, false, false, None);
-        self.note_commit(records, progress);
+        self.record_commit(records, progress);
         Ok(())
     }
 
     /// Takes notice of a committed transaction.
-    fn note_commit(&mut self, records: PendingRecords, progress: Option<&BrokerProgress>) {
+    fn record_commit(&mut self, records: PendingRecords, progress: Option<&BrokerProgress>) {
         self.state.count_commit(records.len(), records.size());
         self.spare = records.cleared();
         if let Some(error) = self.state.end_waiting() {
@@ -587,7 +587,7 @@ impl KafkaSink {
         let numbers: BTreeSet<usize> =
             failures.iter().filter(is_size).map(|failure| failure.number).collect();
         if !numbers.is_empty() {
-            return self.recover_from_sizes(&numbers);
+            return self.recover_from_oversize(&numbers);
         }
         if self.state.set_error(reason) {
             self.notify(KafkaNotice::TransactionAborted { reason: reason.to_owned() });
@@ -599,14 +599,14 @@ impl KafkaSink {
 
     /// Aborts the transaction, of which the brokers refuse batches with these records as too large. With smaller batches,
     /// they may take the records; a record that they refuse alone is too large.
-    fn recover_from_sizes(&mut self, numbers: &BTreeSet<usize>) -> Result<(), KafkaSinkError> {
+    fn recover_from_oversize(&mut self, numbers: &BTreeSet<usize>) -> Result<(), KafkaSinkError> {
         let records = numbers.iter().filter_map(|number| self.pending.get(*number));
         let topics: BTreeSet<usize> = records.map(|record| record.topic).collect();
         let limits = topics.iter().map(|topic| self.topics.record_size_max(*topic).unwrap_or(1));
         let limit = limits.min().unwrap_or(1).max(1);
         self.abort_transaction()?;
         if self.batch_size <= limit {
-            return self.bury(numbers);
+            return self.replace_by_dead_letters(numbers);
         }
         self.notify(KafkaNotice::BatchSizeReduced { limit });
         self.batch_size = limit;
@@ -622,7 +622,7 @@ impl KafkaSink {
 
     const fn progress_record<'p>(&self, key: &'p [u8], value: Option<&'p [u8]>) -> PendingRecord<'p> {
         let (topic, key) = (self.progress_topic, Some(key));
-        PendingRecord { topic, key, value, header: None, letter: None, encoding: None }
+        PendingRecord { topic, key, value, header: None, dead_letter: None, encoding: None }
     }
 
     fn push_progress(&mut self, progress: &BrokerProgress) {
@@ -777,7 +777,7 @@ fn headers_of(pending: &PendingRecord<'_>) -> OwnedHeaders {
     if let Some((key, value)) = pending.header {
         headers = headers.insert(Header { key, value: Some(value) });
     }
-    let Some(letter) = pending.letter else { return headers };
+    let Some(letter) = pending.dead_letter else { return headers };
     for (key, value) in &*letter.headers {
         headers = headers.insert(Header { key, value: Some(value) });
     }

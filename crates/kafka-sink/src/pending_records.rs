@@ -24,7 +24,7 @@ struct PendingEntry {
     key_size: Option<usize>,
     value_size: Option<usize>,
     other: Option<(&'static str, usize)>,
-    letter: Option<Box<LetterPart>>,
+    dead_letter: Option<Box<LetterPart>>,
     encoding: Option<usize>,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct PendingRecord<'p> {
     /// Name and value of its header.
     pub(crate) header: Option<(&'static str, &'p [u8])>,
     /// Set for a part of a dead letter.
-    pub(crate) letter: Option<&'p LetterPart>,
+    pub(crate) dead_letter: Option<&'p LetterPart>,
     /// Number of the encoding of key and value; `None` to send them as they are.
     pub(crate) encoding: Option<usize>,
 }
@@ -47,23 +47,23 @@ impl PendingRecords {
     pub(crate) fn push(&mut self, topic: usize, encoding: Option<usize>, record: &KeyedRecord<'_>) {
         let header = record.other_key.map(|OtherKey { header, key }| (header, key));
         let (key, value) = (record.key, record.value);
-        self.push_pending(PendingRecord { topic, key, value, header, letter: None, encoding });
+        self.push_pending(PendingRecord { topic, key, value, header, dead_letter: None, encoding });
     }
 
     pub(crate) fn push_pending(&mut self, record: PendingRecord<'_>) {
-        let PendingRecord { topic, key, value, header, letter, encoding } = record;
+        let PendingRecord { topic, key, value, header, dead_letter, encoding } = record;
         let start = self.bytes.len();
         for part in [key, value, header.map(|(_, value)| value)].into_iter().flatten() {
             self.bytes.extend_from_slice(part);
         }
         let [key_size, value_size] = [key, value].map(|part| part.map(<[u8]>::len));
         let other = header.map(|(name, value)| (name, value.len()));
-        let letter = letter.cloned().map(Box::new);
-        self.entries.push(PendingEntry { topic, start, key_size, value_size, other, letter, encoding });
+        let dead_letter = dead_letter.cloned().map(Box::new);
+        self.entries.push(PendingEntry { topic, start, key_size, value_size, other, dead_letter, encoding });
     }
 
     /// Replaces records by dead letters.
-    pub(crate) fn bury(
+    pub(crate) fn replace_by_dead_letters(
         &mut self,
         numbers: &BTreeSet<usize>,
         letter_of: impl Fn(&PendingRecord<'_>) -> DeadLetter,
@@ -73,7 +73,7 @@ impl PendingRecords {
         for index in 0..rest.len() {
             let Some(record) = rest.get(index) else { break };
             match numbers.contains(&(first + index)) {
-                true => self.push_letter(&record, &letter_of(&record)),
+                true => self.push_dead_letter(&record, &letter_of(&record)),
                 false => self.push_pending(record),
             }
             if rest.marked == index + 1 {
@@ -83,7 +83,7 @@ impl PendingRecords {
     }
 
     /// Pushes a dead letter: the record in parts that the brokers take.
-    fn push_letter(&mut self, record: &PendingRecord<'_>, letter: &DeadLetter) {
+    fn push_dead_letter(&mut self, record: &PendingRecord<'_>, letter: &DeadLetter) {
         let parts: Vec<Option<&[u8]>> = match record.value {
             Some(value) if !value.is_empty() => value.chunks(letter.part_size.max(1)).map(Some).collect(),
             value => vec![value],
@@ -93,7 +93,7 @@ impl PendingRecords {
             self.push_pending(PendingRecord {
                 topic: letter.topic,
                 value: *value,
-                letter: Some(&part),
+                dead_letter: Some(&part),
                 encoding: None,
                 ..*record
             });
@@ -129,7 +129,7 @@ impl PendingRecords {
     }
 
     pub(crate) fn get(&self, index: usize) -> Option<PendingRecord<'_>> {
-        let PendingEntry { topic, start, key_size, value_size, other, ref letter, encoding } =
+        let PendingEntry { topic, start, key_size, value_size, other, ref dead_letter, encoding } =
             *self.entries.get(index)?;
         let mut rest = &self.bytes[start..];
         let mut take = |size: usize| {
@@ -139,7 +139,7 @@ impl PendingRecords {
         };
         let (key, value) = (key_size.map(&mut take), value_size.map(&mut take));
         let header = other.map(|(name, size)| (name, take(size)));
-        Some(PendingRecord { topic, key, value, header, letter: letter.as_deref(), encoding })
+        Some(PendingRecord { topic, key, value, header, dead_letter: dead_letter.as_deref(), encoding })
     }
 
     /// Marks the end of a source transaction.
@@ -172,7 +172,7 @@ mod tests {
         for index in 0..pending.len() {
             let record = pending.get(index).unwrap();
             text.push_str(std::str::from_utf8(record.value.unwrap()).unwrap());
-            if let Some(letter) = record.letter {
+            if let Some(letter) = record.dead_letter {
                 text.push_str(&format!("({}/{})", letter.number, letter.count));
             }
             if index + 1 == pending.marked() {
@@ -193,7 +193,7 @@ mod tests {
                     key,
                     value,
                     header: None,
-                    letter: None,
+                    dead_letter: None,
                     encoding: None,
                 });
                 if index == 1 {
@@ -201,7 +201,7 @@ mod tests {
                 }
             }
             let letter = DeadLetter { topic: 9, part_size: 2, headers: [].into() };
-            pending.bury(&numbers.iter().copied().collect(), |_| letter.clone());
+            pending.replace_by_dead_letters(&numbers.iter().copied().collect(), |_| letter.clone());
             assert_eq!(shown(&pending), expected, "{numbers:?}");
         };
         check(&[], "abcde|fg");
@@ -219,7 +219,7 @@ mod tests {
                 key: Some(b"k"),
                 value: Some(b"value"),
                 header: None,
-                letter: None,
+                dead_letter: None,
                 encoding: None,
             },
             PendingRecord {
@@ -227,7 +227,7 @@ mod tests {
                 key: None,
                 value: Some(b""),
                 header: Some(("h", b"other")),
-                letter: None,
+                dead_letter: None,
                 encoding: Some(3),
             },
             PendingRecord {
@@ -235,7 +235,7 @@ mod tests {
                 key: Some(b""),
                 value: None,
                 header: None,
-                letter: None,
+                dead_letter: None,
                 encoding: None,
             },
         ];
