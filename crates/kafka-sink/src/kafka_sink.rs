@@ -33,7 +33,9 @@ use crate::registry_settings::RegistrySettings;
 use crate::schema_registry::SchemaRegistry;
 use crate::topic_catalogue::{TopicCatalogue, TopicPolicy, progress_topic_name};
 use crate::topic_route::TopicRoute;
-use crate::transaction_committer::{CommitOutcome, RunningCommit, TransactionCommitter, TransactionFailure};
+use crate::transaction_committer::{
+    CommitOutcome, CommitThread, RunningCommit, TransactionCommitter, TransactionFailure,
+};
 
 /// Size of uncommitted records at which they are committed. Bounds memory, which has them three times: those of the commit
 /// that runs, those after it, and in librdkafka.
@@ -118,6 +120,7 @@ pub struct OpenedKafka {
 pub struct KafkaSink {
     settings: KafkaSettings,
     committer: TransactionCommitter,
+    commit_thread: CommitThread,
     topics: TopicCatalogue,
     /// `None` for JSON, which needs no encoding.
     encoder: Option<RecordEncoder>,
@@ -211,9 +214,14 @@ impl KafkaSink {
             state: state.clone(),
             is_stop_requested,
         };
+        let commit_thread = CommitThread::start().map_err(|error| KafkaSinkError::Other {
+            what: "starting the thread of commits",
+            reason: error.to_string(),
+        })?;
         let sink = Self {
             settings: settings.clone(),
             committer,
+            commit_thread,
             topics,
             encoder,
             encoded: EncodedRecord::default(),
@@ -382,7 +390,7 @@ impl KafkaSink {
         if let Err(failure) = self.finish_sending() {
             return self.retry_until_committed(failure, progress);
         }
-        let (commit, spare) = (self.committer.start(), std::mem::take(&mut self.spare));
+        let (commit, spare) = (self.commit_thread.commit(&self.committer), std::mem::take(&mut self.spare));
         let records = std::mem::replace(&mut self.pending, spare);
         let progress = progress.cloned();
         let begun = self.begun.take().or_else(|| Some(Instant::now()));

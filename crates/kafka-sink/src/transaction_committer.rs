@@ -1,7 +1,10 @@
 //! Commits of Kafka's transactions, beside the work on the following records.
 
-use std::sync::Arc;
-use std::thread::{self, JoinHandle};
+use std::fmt;
+use std::io;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Weak};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
@@ -38,9 +41,25 @@ pub(crate) enum TransactionFailure {
     Fatal(KafkaSinkError),
 }
 
-/// Commit that runs in a separate thread.
+/// Thread that commits one transaction at a time.
 #[derive(Debug)]
-pub(crate) struct RunningCommit(JoinHandle<CommitOutcome>);
+pub(crate) struct CommitThread {
+    jobs: SyncSender<Arc<CommitJob>>,
+}
+
+/// Commit for the thread.
+struct CommitJob {
+    committer: TransactionCommitter,
+    outcome: SyncSender<CommitOutcome>,
+}
+
+/// Commit that runs in the thread.
+#[derive(Debug)]
+pub(crate) struct RunningCommit {
+    outcome: Receiver<CommitOutcome>,
+    /// The thread drops the job at its end.
+    job: Weak<CommitJob>,
+}
 
 /// Result of a commit, and the time that it took.
 #[derive(Debug)]
@@ -86,16 +105,6 @@ impl TransactionCommitter {
         thread::sleep(DELIVERY_POLL_INTERVAL);
     }
 
-    /// Starts a commit in a separate thread. Until its end, the caller must give the producer no records.
-    pub(crate) fn start(&self) -> RunningCommit {
-        let committer = self.clone();
-        RunningCommit(thread::spawn(move || {
-            let begun = Instant::now();
-            let result = committer.commit();
-            CommitOutcome { result, elapsed: begun.elapsed() }
-        }))
-    }
-
     /// Gives an error if the run is to end, and the brokers have not answered for a while.
     pub(crate) fn check_stop(&self, begun: Instant) -> Result<(), KafkaSinkError> {
         if (self.is_stop_requested)() && begun.elapsed() > STOP_TIMEOUT {
@@ -122,9 +131,44 @@ impl TransactionCommitter {
     }
 }
 
+impl CommitThread {
+    /// Starts the thread. It ends when this value is dropped, after the commit that runs.
+    pub(crate) fn start() -> io::Result<Self> {
+        let (jobs, next) = sync_channel::<Arc<CommitJob>>(1);
+        let run = move || next.iter().for_each(|job| job.run());
+        thread::Builder::new().name("kafka-commits".to_owned()).spawn(run)?;
+        Ok(Self { jobs })
+    }
+
+    /// Starts a commit, after the end of the one before. Until its end, the caller must give the producer no records.
+    pub(crate) fn commit(&self, committer: &TransactionCommitter) -> RunningCommit {
+        let (outcome, received) = sync_channel(1);
+        let job = Arc::new(CommitJob { committer: committer.clone(), outcome });
+        let running = RunningCommit { outcome: received, job: Arc::downgrade(&job) };
+        // Fails only after a panic of the thread, which `RunningCommit::wait` reports.
+        let _ = self.jobs.send(job);
+        running
+    }
+}
+
+impl CommitJob {
+    fn run(&self) {
+        let begun = Instant::now();
+        let result = self.committer.commit();
+        // Fails if the sink was dropped meanwhile.
+        let _ = self.outcome.send(CommitOutcome { result, elapsed: begun.elapsed() });
+    }
+}
+
+impl fmt::Debug for CommitJob {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("CommitJob").field("name", &self.committer.name).finish_non_exhaustive()
+    }
+}
+
 impl RunningCommit {
     pub(crate) fn is_finished(&self) -> bool {
-        self.0.is_finished()
+        self.job.strong_count() == 0
     }
 
     /// Waits for the end, at most for this time.
@@ -137,6 +181,48 @@ impl RunningCommit {
 
     /// Waits for the end.
     pub(crate) fn wait(self) -> CommitOutcome {
-        self.0.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        self.outcome.recv().expect("ours: commits do not panic")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::thread;
+
+    use rdkafka::config::{ClientConfig, FromClientConfigAndContext as _};
+    use rdkafka::producer::BaseProducer;
+
+    use super::{CommitOutcome, CommitThread, TransactionCommitter, TransactionFailure};
+    use crate::kafka_context::KafkaContext;
+    use crate::kafka_notice::KafkaNoticeReceiver;
+    use crate::kafka_state::SharedKafkaState;
+
+    /// A committer whose producer has no broker, and has not begun a transaction.
+    fn committer() -> TransactionCommitter {
+        let mut config = ClientConfig::new();
+        config.set("bootstrap.servers", "127.0.0.1:1").set("transactional.id", "t");
+        let state = SharedKafkaState::default();
+        let context = KafkaContext::new(state.clone(), KafkaNoticeReceiver::of_test(), None);
+        let producer = BaseProducer::from_config_and_context(&config, context).unwrap();
+        TransactionCommitter {
+            producer: Arc::new(producer),
+            name: "p".to_owned(),
+            state,
+            is_stop_requested: || false,
+        }
+    }
+
+    #[test]
+    fn one_thread_runs_all_commits() {
+        let (thread, committer) = (CommitThread::start().unwrap(), committer());
+        for _ in 0..3 {
+            let running = thread.commit(&committer);
+            while !running.is_finished() {
+                thread::yield_now();
+            }
+            let CommitOutcome { result, .. } = running.wait();
+            assert!(matches!(result, Err(TransactionFailure::Fatal(_))), "{result:?}");
+        }
     }
 }
