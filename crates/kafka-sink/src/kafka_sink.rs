@@ -1,41 +1,30 @@
 //! The sink: a transactional producer.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, Instant};
 
-use rdkafka::error::RDKafkaErrorCode;
-use rdkafka::message::{Header, OwnedHeaders};
-use rdkafka::producer::{BaseRecord, Producer as _};
 use stream::{BrokerProgress, BrokerSink, CommitStart, DefinitionsUpdate, KeyedRecord, KeyedRecordKind};
 
-use crate::dead_letter::PART_HEADER;
+use crate::batch_sender::{BatchSender, OpenTransaction, PendingBatch};
 use crate::error::KafkaSinkError;
 use crate::kafka_address::KafkaAddress;
 use crate::kafka_connection::{
-    ConnectionConfig, OPEN_TIMEOUT, config_error, connect, fetch_metadata, is_retriable, reason_of,
-    size_property, transaction_timeout,
+    ConnectionConfig, OPEN_TIMEOUT, config_error, connect, fetch_metadata, reason_of, size_property,
 };
-use crate::kafka_context::{DeliveryFailure, key_text, transaction_text};
 use crate::kafka_notice::{KafkaNotice, KafkaNoticeReceiver};
 use crate::kafka_properties::KafkaProperties;
 use crate::kafka_state::SharedKafkaState;
-use crate::pending_records::{PendingRecord, PendingRecords};
-use crate::progress_topic::{
-    COMMIT_KEY, DEFINITIONS_KEY, PROGRESS_KEY, PROGRESS_PARTITION, SavedRecords, read_progress,
-};
+use crate::pending_records::PendingRecords;
+use crate::progress_topic::{SavedRecords, read_progress};
 use crate::record_encoder::{EncodedRecord, RecordEncoder, RecordOrigin};
 use crate::record_format::RecordFormats;
 use crate::registry_settings::RegistrySettings;
 use crate::schema_registry::SchemaRegistry;
 use crate::topic_catalogue::{TopicCatalogue, TopicPolicy, progress_topic_name};
 use crate::topic_route::TopicRoute;
-use crate::transaction_committer::{
-    CommitOutcome, CommitThread, RunningCommit, TransactionCommitter, TransactionFailure,
-};
+use crate::transaction_committer::{CommitOutcome, CommitThread, RunningCommit, TransactionCommitter};
 
 /// Size of uncommitted records at which they are committed. Bounds memory, which has them three times: those of the commit
 /// that runs, those after it, and in librdkafka.
@@ -44,16 +33,13 @@ const PENDING_SIZE_MAX: usize = 24 << 20;
 const PENDING_RECORDS_MAX: usize = 75_000;
 /// Shortest time after which uncommitted records are committed.
 const COMMIT_INTERVAL_MIN: Duration = Duration::from_millis(200);
-/// Longest time after which uncommitted records are committed.
+/// Longest time after which uncommitted records are committed, so that readers get records of slow brokers soon, too.
 const COMMIT_INTERVAL_MAX: Duration = Duration::from_secs(2);
-/// Time between two commits as a multiple of the time that a commit takes, so that the brokers mostly take records.
+/// Time between two commits as a multiple of the time that a commit takes. So commits run for at most a quarter of the time,
+/// and the brokers take records in the rest.
 const COMMIT_INTERVAL_FACTOR: u32 = 4;
 /// Interval at which progress without records is saved.
 const IDLE_COMMIT_INTERVAL: Duration = Duration::from_secs(1);
-/// Time between two looks at the brokers' answers while a transaction is aborted.
-const ABORT_POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// Pause before records are sent again.
-const BACKOFF: Duration = Duration::from_secs(1);
 /// Number of records after which the number of uncommitted ones is shown.
 const SHOW_INTERVAL: usize = 256;
 /// Longest time that a run waits for a commit after an error.
@@ -118,74 +104,26 @@ pub struct OpenedKafka {
 ///
 /// A transaction that the brokers abort is sent again, until they commit it.
 pub struct KafkaSink {
-    settings: KafkaSettings,
-    committer: TransactionCommitter,
+    sender: BatchSender,
     commit_thread: CommitThread,
-    topics: TopicCatalogue,
-    /// `None` for JSON, which needs no encoding.
-    encoder: Option<RecordEncoder>,
-    encoded: EncodedRecord,
     /// Key of a row whose table shares its topic. Its memory is used again.
     routed_key: Vec<u8>,
-    /// Number of the topic with the progress.
-    progress_topic: usize,
-    /// Maximum size of a batch of several records.
-    batch_size: usize,
-    /// Uncommitted records.
-    pending: PendingRecords,
+    /// Uncommitted records after those whose commit runs.
+    pending: PendingBatch,
     /// Memory of committed records, for later ones.
     spare: PendingRecords,
-    /// Number of uncommitted records that were handed to librdkafka.
-    sent: usize,
-    /// True within a transaction of Kafka.
-    is_open: bool,
-    /// True after a failure of the transaction, until its commit recovers from it.
-    has_failed: bool,
-    /// Time of the first uncommitted record.
-    begun: Option<Instant>,
-    /// Transaction whose commit runs. The uncommitted records come after it.
-    running: Option<PendingCommit>,
+    /// Batch whose commit runs.
+    running: Option<RunningBatch>,
     commit_interval: Duration,
     committed: Instant,
-    /// Last committed progress.
-    progress: Option<BrokerProgress>,
-    /// Number of the last commit without progress, in this run and those before it.
-    commit_number: u64,
     state: SharedKafkaState,
 }
 
-/// Transaction whose commit runs.
+/// Batch whose commit runs.
 #[derive(Debug)]
-struct PendingCommit {
+struct RunningBatch {
     commit: RunningCommit,
-    records: PendingRecords,
-    progress: Option<BrokerProgress>,
-    /// Time of its first record, or of the commit's start if there is none.
-    begun: Option<Instant>,
-}
-
-/// Record that is refused, for an error.
-struct RefusedRecord {
-    topic: String,
-    key: String,
-    transaction: String,
-    size: usize,
-}
-
-/// Outcome of a transaction whose producer failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum FailedOutcome {
-    Committed,
-    NotCommitted,
-}
-
-/// Result of handing a record to librdkafka.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum SendResult {
-    Taken,
-    /// The transaction has failed.
-    TransactionFailed,
-    TooLarge,
+    batch: PendingBatch,
 }
 
 impl KafkaSink {
@@ -218,27 +156,28 @@ impl KafkaSink {
             what: "starting the thread of commits",
             reason: error.to_string(),
         })?;
-        let sink = Self {
+        let sender = BatchSender {
             settings: settings.clone(),
             committer,
-            commit_thread,
             topics,
             encoder,
             encoded: EncodedRecord::default(),
-            routed_key: Vec::new(),
             progress_topic,
             batch_size,
-            pending: PendingRecords::default(),
+            transaction: OpenTransaction::None,
+            progress: progress.clone(),
+            commit_number: commit_number.unwrap_or_default(),
+            state: state.clone(),
+        };
+        let sink = Self {
+            sender,
+            commit_thread,
+            routed_key: Vec::new(),
+            pending: PendingBatch::default(),
             spare: PendingRecords::default(),
-            sent: 0,
-            is_open: false,
-            has_failed: false,
-            begun: None,
             running: None,
             commit_interval: COMMIT_INTERVAL_MIN,
             committed: Instant::now(),
-            progress: progress.clone(),
-            commit_number: commit_number.unwrap_or_default(),
             state,
         };
         Ok(OpenedKafka { sink, progress, definitions })
@@ -271,202 +210,55 @@ impl KafkaSink {
     ///
     /// If the brokers do not commit it.
     pub fn save(&mut self, progress: &BrokerProgress) -> Result<(), KafkaSinkError> {
-        self.push_progress(progress);
-        self.start_commit(Some(progress))?;
+        self.sender.push_progress(&mut self.pending, Some(progress));
+        self.start_commit()?;
         self.finish_commit()
     }
 
-    fn notify(&self, notice: KafkaNotice) {
-        self.settings.notices.notify(notice);
-    }
-
-    /// Hands all pending records to librdkafka. Stops at the first one that it refuses because its transaction has failed.
-    fn send_pending(&mut self) -> Result<(), KafkaSinkError> {
-        if !self.is_open {
-            let begun = self.committer.producer.begin_transaction();
-            begun.map_err(|error| self.committer.fatal_error("starting a transaction", &error))?;
-            self.is_open = true;
-        }
-        let mut encoded = std::mem::take(&mut self.encoded);
-        let sent = self.send_rest(&mut encoded);
-        self.encoded = encoded;
-        sent
-    }
-
-    fn send_rest(&mut self, encoded: &mut EncodedRecord) -> Result<(), KafkaSinkError> {
-        while let Some(record) = self.pending.get(self.sent) {
-            match self.send(&record, encoded)? {
-                SendResult::Taken => self.sent += 1,
-                SendResult::TransactionFailed => {
-                    self.has_failed = true;
-                    return Ok(());
-                }
-                SendResult::TooLarge => self.replace_by_dead_letters(&[self.sent].into())?,
-            }
-        }
-        Ok(())
-    }
-
-    /// Hands a record to librdkafka.
-    fn send(
-        &self,
-        pending: &PendingRecord<'_>,
-        encoded: &mut EncodedRecord,
-    ) -> Result<SendResult, KafkaSinkError> {
-        let mut record: BaseRecord<'_, [u8], [u8], usize> =
-            BaseRecord::with_opaque_to(self.topics.name(pending.topic), self.sent);
-        (record.key, record.payload) = (pending.key, pending.value);
-        if let (Some(encoder), Some(number)) = (&self.encoder, pending.encoding) {
-            encoder
-                .encode(number, pending.key, pending.value, encoded)
-                .map_err(|error| self.unencodable(&error))?;
-            (record.key, record.payload) =
-                (pending.key.map(|_| &*encoded.key), pending.value.map(|_| &*encoded.value));
-        }
-        if pending.topic == self.progress_topic {
-            record.partition = Some(PROGRESS_PARTITION);
-        }
-        if pending.header.is_some() || pending.dead_letter.is_some() {
-            record.headers = Some(headers_of(pending));
-        }
-        let begun = Instant::now();
-        loop {
-            let (error, refused) = match self.committer.producer.send(record) {
-                Ok(()) => return Ok(SendResult::Taken),
-                Err(refused) => refused,
-            };
-            match error.rdkafka_error_code() {
-                Some(RDKafkaErrorCode::QueueFull) => {
-                    self.committer.check_stop(begun)?;
-                    self.committer.wait_for_delivery();
-                    record = refused;
-                }
-                Some(RDKafkaErrorCode::MessageSizeTooLarge) => return Ok(SendResult::TooLarge),
-                _ => {
-                    self.notify(KafkaNotice::RecordRefused { error: error.to_string() });
-                    return Ok(SendResult::TransactionFailed);
-                }
-            }
-        }
-    }
-
-    /// Replaces records that are too large by dead letters. Without a topic for them, or if they are too large for it,
-    /// gives an error.
-    fn replace_by_dead_letters(&mut self, numbers: &BTreeSet<usize>) -> Result<(), KafkaSinkError> {
-        let Some(letters) = self.topics.dead_letters() else { return Err(self.too_large(numbers)) };
-        let is_replaceable = |number: &usize| {
-            let topic = self.pending.get(*number).map(|record| record.topic);
-            topic.is_some_and(|topic| topic != letters.number && topic != self.progress_topic)
-        };
-        if !numbers.iter().all(is_replaceable) {
-            return Err(self.too_large(numbers));
-        }
-        for number in numbers {
-            let RefusedRecord { topic, key, transaction, size } = self.refused_record(Some(number));
-            let letters = self.topics.name(letters.number).to_owned();
-            self.notify(KafkaNotice::DeadLetter { size, topic, key, transaction, letters });
-        }
-        let topics = &self.topics;
-        self.pending.replace_by_dead_letters(numbers, |record| {
-            let size = record.value.map_or(0, <[u8]>::len);
-            let error = format!("a record of {size} bytes is larger than the limit of the topic");
-            letters.dead_letter(record, topics.name(record.topic), &error)
-        });
-        self.state.count_dead_letters(numbers.len());
-        Ok(())
-    }
-
-    /// Sends all pending records. Their transaction can then be committed.
-    fn finish_sending(&mut self) -> Result<(), TransactionFailure> {
-        self.send_pending().map_err(TransactionFailure::Fatal)?;
-        match self.sent < self.pending.len() {
-            true => Err(TransactionFailure::Abort("a record could not be sent".to_owned())),
-            false => Ok(()),
-        }
-    }
-
     /// Starts the commit of all pending records.
-    fn start_commit(&mut self, progress: Option<&BrokerProgress>) -> Result<(), KafkaSinkError> {
-        if let Err(failure) = self.finish_sending() {
-            return self.retry_until_committed(failure, progress);
+    fn start_commit(&mut self) -> Result<(), KafkaSinkError> {
+        if let Err(failure) = self.sender.finish_sending(&mut self.pending.records) {
+            self.sender.retry_until_committed(&mut self.pending, failure)?;
+            let batch = std::mem::take(&mut self.pending);
+            self.record_commit(batch);
+            return Ok(());
         }
-        let (commit, spare) = (self.commit_thread.commit(&self.committer), std::mem::take(&mut self.spare));
-        let records = std::mem::replace(&mut self.pending, spare);
-        let progress = progress.cloned();
-        let begun = self.begun.take().or_else(|| Some(Instant::now()));
-        self.running = Some(PendingCommit { commit, records, progress, begun });
-        (self.sent, self.is_open) = (0, false);
+        let next = PendingBatch { records: std::mem::take(&mut self.spare), ..PendingBatch::default() };
+        let mut batch = std::mem::replace(&mut self.pending, next);
+        batch.begun.get_or_insert_with(Instant::now);
+        let commit = self.commit_thread.commit(&self.sender.committer);
+        self.sender.transaction = OpenTransaction::None;
+        self.running = Some(RunningBatch { commit, batch });
         Ok(())
     }
 
     /// Waits for the end of the commit that runs. If it fails, sends its records again, before those after it.
     fn finish_commit(&mut self) -> Result<(), KafkaSinkError> {
-        let Some(PendingCommit { commit, records, progress, begun }) = self.running.take() else {
-            return Ok(());
-        };
+        let Some(RunningBatch { commit, mut batch }) = self.running.take() else { return Ok(()) };
         let CommitOutcome { result, elapsed } = commit.wait();
         self.commit_interval =
             (elapsed * COMMIT_INTERVAL_FACTOR).clamp(COMMIT_INTERVAL_MIN, COMMIT_INTERVAL_MAX);
-        let Err(failure) = result else {
-            self.record_commit(records, progress.as_ref());
-            return Ok(());
-        };
-        let later = std::mem::replace(&mut self.pending, records);
-        let later_begun = std::mem::replace(&mut self.begun, begun);
-        (self.sent, self.is_open) = (self.pending.len(), true);
-        let settled = self.retry_until_committed(failure, progress.as_ref());
-        (self.pending, self.begun) = (later, later_begun);
-        if self.pending.len() > 0 {
-            self.state.begin_waiting();
+        if let Err(failure) = result {
+            self.sender.transaction = OpenTransaction::Open { sent: batch.records.len() };
+            self.sender.retry_until_committed(&mut batch, failure)?;
         }
-        self.show_waiting();
-        settled
-    }
-
-    /// Recovers from a failure of the transaction of the pending records, and commits them.
-    fn retry_until_committed(
-        &mut self,
-        mut failure: TransactionFailure,
-        progress: Option<&BrokerProgress>,
-    ) -> Result<(), KafkaSinkError> {
-        loop {
-            let recovered = match failure {
-                TransactionFailure::Abort(reason) => self.recover_from_abort(&reason),
-                TransactionFailure::Fatal(error) => Err(error),
-            };
-            if let Err(error) = recovered {
-                if !self.may_reconnect(&error) {
-                    return Err(error);
-                }
-                if self.reconnect(error, progress)? == FailedOutcome::Committed {
-                    break;
-                }
-            }
-            self.has_failed = false;
-            let committed = self.finish_sending().and_then(|()| self.committer.commit());
-            match committed {
-                Ok(()) => break,
-                Err(again) => failure = again,
-            }
-        }
-        let records = std::mem::take(&mut self.pending);
-        (self.sent, self.is_open, self.has_failed, self.begun) = (0, false, false, None);
-        self.record_commit(records, progress);
+        self.record_commit(batch);
         Ok(())
     }
 
-    /// Takes notice of a committed transaction.
-    fn record_commit(&mut self, records: PendingRecords, progress: Option<&BrokerProgress>) {
+    /// Records a committed transaction.
+    fn record_commit(&mut self, batch: PendingBatch) {
+        let PendingBatch { records, progress, .. } = batch;
         self.state.count_commit(records.len(), records.size());
         self.spare = records.cleared();
         if let Some(error) = self.state.end_waiting() {
-            self.notify(KafkaNotice::CommitsResumed { error });
+            self.sender.settings.notices.notify(KafkaNotice::CommitsResumed { error });
         }
-        if self.pending.len() > 0 {
+        if self.pending.records.len() > 0 {
             self.state.begin_waiting();
         }
-        if let Some(progress) = progress {
-            self.progress = Some(progress.clone());
+        if progress.is_some() {
+            self.sender.progress = progress;
         }
         self.committed = Instant::now();
         self.show_waiting();
@@ -474,185 +266,19 @@ impl KafkaSink {
 
     /// Shows the number and size of the uncommitted records.
     fn show_waiting(&self) {
-        let running = self.running.as_ref().map(|running| &running.records);
+        let running = self.running.as_ref().map(|running| &running.batch.records);
         let [records, bytes] = running.map_or([0, 0], |records| [records.len(), records.size()]);
-        self.state.set_waiting(self.pending.len() + records, self.pending.size() + bytes);
-    }
-
-    /// Aborts the transaction. All pending records are to be sent again.
-    fn abort_transaction(&mut self) -> Result<(), KafkaSinkError> {
-        (self.sent, self.has_failed) = (0, false);
-        if !self.is_open {
-            return Ok(());
-        }
-        let begun = Instant::now();
-        loop {
-            // The transaction is over only once the results of its records were taken.
-            self.committer.producer.poll(Duration::ZERO);
-            match self.committer.producer.abort_transaction(ABORT_POLL_INTERVAL) {
-                Ok(()) => break,
-                Err(error) if is_retriable(&error) => self.committer.check_stop(begun)?,
-                Err(error) => return Err(self.committer.fatal_error("aborting a transaction", &error)),
-            }
-        }
-        self.is_open = false;
-        // The records of the transaction are sent again.
-        self.committer.producer.context().take_failures();
-        self.state.count_abort();
-        Ok(())
-    }
-
-    /// Returns the error of the first of these records, which is too large.
-    fn too_large(&self, numbers: &BTreeSet<usize>) -> KafkaSinkError {
-        let RefusedRecord { topic, key, transaction, size } = self.refused_record(numbers.first());
-        KafkaSinkError::TooLarge { topic, key, transaction, size }
-    }
-
-    /// Returns the error of the next record to send, which does not fit its schema.
-    fn unencodable(&self, error: &serde_json::Error) -> KafkaSinkError {
-        let RefusedRecord { topic, key, transaction, .. } = self.refused_record(Some(&self.sent));
-        KafkaSinkError::Unencodable { topic, key, transaction, reason: error.to_string() }
-    }
-
-    /// Describes a pending record for an error.
-    fn refused_record(&self, number: Option<&usize>) -> RefusedRecord {
-        let record = number.and_then(|number| self.pending.get(*number));
-        RefusedRecord {
-            topic: record.map_or_else(String::new, |record| self.topics.name(record.topic).to_owned()),
-            key: key_text(record.and_then(|record| record.key)),
-            transaction: transaction_text(record.and_then(|record| record.value)),
-            size: record.map_or(0, |record| self.sent_size(&record)),
-        }
-    }
-
-    /// Returns the size of key and value as they are sent.
-    fn sent_size(&self, record: &PendingRecord<'_>) -> usize {
-        let sizes = |parts: [Option<&[u8]>; 2]| parts.into_iter().flatten().map(<[u8]>::len).sum();
-        let mut encoded = EncodedRecord::default();
-        let is_encoded = self.encoder.as_ref().zip(record.encoding).is_some_and(|(encoder, number)| {
-            encoder.encode(number, record.key, record.value, &mut encoded).is_ok()
-        });
-        match is_encoded {
-            true => sizes([record.key.map(|_| &*encoded.key), record.value.map(|_| &*encoded.value)]),
-            false => sizes([record.key, record.value]),
-        }
-    }
-
-    /// Returns whether a new producer may continue after an error of the old one. If the brokers were out of reach for long,
-    /// they have ended its transaction, and it looks as if another run had taken over.
-    fn may_reconnect(&self, error: &KafkaSinkError) -> bool {
-        match error {
-            KafkaSinkError::Fenced { .. } => {
-                self.begun.is_some_and(|begun| begun.elapsed() >= transaction_timeout(&self.settings))
-            }
-            KafkaSinkError::Other { .. } => true,
-            _ => false,
-        }
-    }
-
-    /// Replaces the producer. Gives the error if another run has committed in the meantime.
-    fn reconnect(
-        &mut self,
-        error: KafkaSinkError,
-        progress: Option<&BrokerProgress>,
-    ) -> Result<FailedOutcome, KafkaSinkError> {
-        self.notify(KafkaNotice::Reconnecting { error: error.to_string() });
-        let config = ConnectionConfig::renewed(&self.settings)?;
-        self.replace_producer(&config)?;
-        let saved = read_progress(&config, self.topics.name(self.progress_topic))?;
-        let is_saved = |progress: Option<&BrokerProgress>| {
-            saved.progress.as_ref().map(BrokerProgress::to_string) == progress.map(BrokerProgress::to_string)
-        };
-        let is_committed = match progress {
-            Some(_) => is_saved(progress),
-            // No two commits without progress have the same number.
-            None => saved.commit_number == Some(self.commit_number),
-        };
-        match (is_committed, is_saved(self.progress.as_ref())) {
-            (true, _) => Ok(FailedOutcome::Committed),
-            (false, true) => Ok(FailedOutcome::NotCommitted),
-            (false, false) => Err(KafkaSinkError::Fenced { name: self.settings.name.clone() }),
-        }
-    }
-
-    fn replace_producer(&mut self, config: &ConnectionConfig) -> Result<(), KafkaSinkError> {
-        let (producer, _) = connect(config, &self.settings, &self.state, self.batch_size)?;
-        self.committer.producer = Arc::new(producer);
-        (self.is_open, self.sent) = (false, 0);
-        self.state.begin_waiting();
-        Ok(())
-    }
-
-    /// Aborts the transaction, to send its records again after a pause.
-    fn recover_from_abort(&mut self, reason: &str) -> Result<(), KafkaSinkError> {
-        let failures = self.committer.producer.context().take_failures();
-        let is_size = |failure: &&DeliveryFailure| failure.code == RDKafkaErrorCode::MessageSizeTooLarge;
-        let permanent = failures.iter().find(|failure| failure.is_permanent() && !is_size(failure));
-        if let Some(DeliveryFailure { number, code }) = permanent {
-            let RefusedRecord { topic, key, transaction, .. } = self.refused_record(Some(number));
-            return Err(KafkaSinkError::Refused { topic, key, transaction, reason: code.to_string() });
-        }
-        let numbers: BTreeSet<usize> =
-            failures.iter().filter(is_size).map(|failure| failure.number).collect();
-        if !numbers.is_empty() {
-            return self.recover_from_oversize(&numbers);
-        }
-        if self.state.set_error(reason) {
-            self.notify(KafkaNotice::TransactionAborted { reason: reason.to_owned() });
-        }
-        self.abort_transaction()?;
-        thread::sleep(BACKOFF);
-        Ok(())
-    }
-
-    /// Aborts the transaction, of which the brokers refuse batches with these records as too large. With smaller batches,
-    /// they may take the records; a record that they refuse alone is too large.
-    fn recover_from_oversize(&mut self, numbers: &BTreeSet<usize>) -> Result<(), KafkaSinkError> {
-        let records = numbers.iter().filter_map(|number| self.pending.get(*number));
-        let topics: BTreeSet<usize> = records.map(|record| record.topic).collect();
-        let limits = topics.iter().map(|topic| self.topics.record_size_max(*topic).unwrap_or(1));
-        let limit = limits.min().unwrap_or(1).max(1);
-        self.abort_transaction()?;
-        if self.batch_size <= limit {
-            return self.replace_by_dead_letters(numbers);
-        }
-        self.notify(KafkaNotice::BatchSizeReduced { limit });
-        self.batch_size = limit;
-        self.replace_producer(&ConnectionConfig::renewed(&self.settings)?)
-    }
-
-    /// Pushes the number of a commit without progress, so that its outcome can be known after the connection is lost.
-    fn push_commit_number(&mut self) {
-        self.commit_number += 1;
-        let text = self.commit_number.to_string();
-        self.pending.push_pending(self.progress_record(COMMIT_KEY, Some(text.as_bytes())));
-    }
-
-    const fn progress_record<'p>(&self, key: &'p [u8], value: Option<&'p [u8]>) -> PendingRecord<'p> {
-        let (topic, key) = (self.progress_topic, Some(key));
-        PendingRecord { topic, key, value, header: None, dead_letter: None, encoding: None }
-    }
-
-    fn push_progress(&mut self, progress: &BrokerProgress) {
-        let text = progress.to_string();
-        let record = |key, value| self.progress_record(key, value);
-        let definitions = match &progress.definitions {
-            DefinitionsUpdate::Keep => None,
-            DefinitionsUpdate::Forget => Some(record(DEFINITIONS_KEY, None)),
-            DefinitionsUpdate::Replace(definitions) => {
-                Some(record(DEFINITIONS_KEY, Some(definitions.as_bytes())))
-            }
-        };
-        let progress = record(PROGRESS_KEY, Some(text.as_bytes()));
-        definitions.into_iter().chain([progress]).for_each(|record| self.pending.push_pending(record));
+        let pending = &self.pending.records;
+        self.state.set_waiting(pending.len() + records, pending.size() + bytes);
     }
 }
 
 impl BrokerSink for KafkaSink {
     fn push(&mut self, record: &KeyedRecord<'_>) -> io::Result<()> {
-        let topic = self.topics.topic_of(record.kind)?;
+        let sender = &mut self.sender;
+        let topic = sender.topics.topic_of(record.kind)?;
         let is_row = matches!(record.kind, KeyedRecordKind::Row(_));
-        let routed = self.topics.last_routed().filter(|_| is_row);
+        let routed = sender.topics.last_routed().filter(|_| is_row);
         let mut record = *record;
         if let Some(routed) = routed {
             record.kind = routed.kind();
@@ -662,16 +288,16 @@ impl BrokerSink for KafkaSink {
             }
         }
         let origin = RecordOrigin { topic, routed: routed.map(|routed| routed.number) };
-        let encoding = match &mut self.encoder {
-            Some(encoder) => Some(encoder.encoding_of(record.kind, origin, self.topics.name(topic))?),
+        let encoding = match &mut sender.encoder {
+            Some(encoder) => Some(encoder.encoding_of(record.kind, origin, sender.topics.name(topic))?),
             None => None,
         };
-        self.pending.push(topic, encoding, &record);
-        if self.begun.is_none() {
-            self.begun = Some(Instant::now());
+        self.pending.records.push(topic, encoding, &record);
+        if self.pending.begun.is_none() {
+            self.pending.begun = Some(Instant::now());
             self.state.begin_waiting();
         }
-        if self.pending.len().is_multiple_of(SHOW_INTERVAL) {
+        if self.pending.records.len().is_multiple_of(SHOW_INTERVAL) {
             self.show_waiting();
         }
         if self.running.as_ref().is_some_and(|running| running.commit.is_finished()) {
@@ -679,36 +305,35 @@ impl BrokerSink for KafkaSink {
         }
         // While a commit runs, and after a failure, the records wait.
         if self.running.is_none()
-            && !self.has_failed
-            && let Err(error) = self.send_pending()
+            && self.sender.transaction != OpenTransaction::Failed
+            && let Err(error) = self.sender.send(&mut self.pending.records)
+            // Those are errors of the producer, which the commit replaces.
+            && !matches!(error, KafkaSinkError::Fenced { .. } | KafkaSinkError::Other { .. })
         {
-            self.has_failed = true;
-            if !matches!(error, KafkaSinkError::Fenced { .. } | KafkaSinkError::Other { .. }) {
-                return Err(error.into());
-            }
+            return Err(error.into());
         }
         Ok(())
     }
 
     fn mark(&mut self) {
-        self.pending.mark();
+        self.pending.records.mark();
     }
 
     fn is_full(&self) -> bool {
-        self.pending.size() >= PENDING_SIZE_MAX || self.pending.len() >= PENDING_RECORDS_MAX
+        self.pending.records.size() >= PENDING_SIZE_MAX || self.pending.records.len() >= PENDING_RECORDS_MAX
     }
 
     fn is_commit_due(&self) -> bool {
         let is_running = self.running.as_ref().is_some_and(|running| !running.commit.is_finished());
-        !is_running && self.begun.is_some_and(|begun| begun.elapsed() >= self.commit_interval)
+        !is_running && self.pending.begun.is_some_and(|begun| begun.elapsed() >= self.commit_interval)
     }
 
     fn committed(&self) -> Option<&BrokerProgress> {
-        self.progress.as_ref()
+        self.sender.progress.as_ref()
     }
 
     fn commit(&mut self, progress: Option<&BrokerProgress>) -> io::Result<CommitStart> {
-        let is_idle = self.pending.len() == 0
+        let is_idle = self.pending.records.len() == 0
             && progress.is_none_or(|progress| progress.definitions == DefinitionsUpdate::Keep);
         if is_idle && (self.running.is_some() || self.committed.elapsed() < IDLE_COMMIT_INTERVAL) {
             // Transactions without records may be read again.
@@ -716,11 +341,8 @@ impl BrokerSink for KafkaSink {
         }
         self.finish_commit()?;
         self.show_waiting();
-        match progress {
-            Some(progress) => self.push_progress(progress),
-            None => self.push_commit_number(),
-        }
-        self.start_commit(progress)?;
+        self.sender.push_progress(&mut self.pending, progress);
+        self.start_commit()?;
         Ok(CommitStart::Started)
     }
 
@@ -729,14 +351,15 @@ impl BrokerSink for KafkaSink {
     }
 
     fn rewind(&mut self) -> io::Result<()> {
-        self.abort_transaction()?;
-        self.pending.truncate(self.pending.marked());
+        self.sender.abort_transaction()?;
+        let records = &mut self.pending.records;
+        records.truncate(records.marked());
         self.show_waiting();
         Ok(())
     }
 
     fn poll(&mut self) -> io::Result<()> {
-        self.committer.producer.poll(Duration::ZERO);
+        self.sender.committer.producer.poll(Duration::ZERO);
         // No records come: wait for the commit, so that all records that arrive meanwhile share the next commit.
         Ok(self.finish_commit()?)
     }
@@ -744,7 +367,7 @@ impl BrokerSink for KafkaSink {
 
 impl fmt::Debug for KafkaSink {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("KafkaSink").field("name", &self.settings.name).finish_non_exhaustive()
+        out.debug_struct("KafkaSink").field("name", &self.sender.settings.name).finish_non_exhaustive()
     }
 }
 
@@ -754,10 +377,7 @@ impl Drop for KafkaSink {
         if let Some(running) = self.running.take() {
             running.commit.wait_within(DROP_TIMEOUT);
         }
-        if self.is_open {
-            self.committer.producer.poll(Duration::ZERO);
-            let _ = self.committer.producer.abort_transaction(BACKOFF);
-        }
+        self.sender.abandon_transaction();
     }
 }
 
@@ -778,16 +398,4 @@ fn encoder_of(
         None => None,
     };
     Ok(Some(RecordEncoder::new(settings.formats, registry)))
-}
-
-fn headers_of(pending: &PendingRecord<'_>) -> OwnedHeaders {
-    let mut headers = OwnedHeaders::new();
-    if let Some((key, value)) = pending.header {
-        headers = headers.insert(Header { key, value: Some(value) });
-    }
-    let Some(letter) = pending.dead_letter else { return headers };
-    for (key, value) in &*letter.headers {
-        headers = headers.insert(Header { key, value: Some(value) });
-    }
-    headers.insert(Header { key: PART_HEADER, value: Some(&letter.part_text()) })
 }

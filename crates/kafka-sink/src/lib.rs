@@ -19,6 +19,7 @@
 
 mod avro_encoder;
 mod avro_schema;
+mod batch_sender;
 mod client_statistics;
 mod connect_json;
 mod dead_letter;
