@@ -1,35 +1,31 @@
 //! Conversion of events to record batches.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use binlog::events::{Query, Rows, TableMap};
 use binlog::{
-    EVENT_SIZE_MAX, Event as Body, EventFormat, EventRole, EventType, RawEvent, Table, TableRegistry,
-    TrackError, TransactionId, TransactionTracker,
+    EVENT_SIZE_MAX, Event as Body, EventFormat, EventRole, EventType, RawEvent, Table, TransactionId,
 };
 use inspect::stats::StatsSelection;
-use logs::{ChangeOrigin, PayloadEndStep, WalkEvent, WalkStep};
+use logs::{ChangeOrigin, ChangeWalk, KnownTable, PayloadEndStep, WalkEvent, WalkStep};
 use sql::ReplicationFilter;
 use stream::{
-    CatalogueNames, ColumnCatalogue, SchemaMismatch, StatementEffect, StatementPolicy, StreamError,
-    UnnamedColumnPolicy, follow_log_names,
+    CatalogueNames, ColumnCatalogue, MissingNames, SchemaMismatch, StatementEffect, StatementPolicy,
+    StreamError, UnnamedColumnPolicy, follow_log_names,
 };
 
 use crate::change_batch_builder::{ChangeBatchBuilder, ChangeContext};
 use crate::change_schema::ChangeSchema;
 use crate::columns_error::{ColumnsError, EventFailure};
-use crate::known_table::{ExportTable, MissingNames, SelectedTable, TableChoice};
+use crate::table_choice::{SelectedTable, TableChoice};
 
 /// Bytes in the builders of all tables. More bytes are delivered as smaller batches. Bounds memory.
 const BUILDERS_BYTES_MAX: usize = 64 << 20;
 
 /// Tables with a builder. Bounds memory.
 const BUILDERS_MAX: usize = 1024;
-
-/// Prepared tables. Bounds memory: table IDs are never reused, so a long log has any number of them.
-const KNOWN_MAX: usize = 8192;
 
 /// Microseconds of a day.
 const DAY_US: i64 = 86_400_000_000;
@@ -75,9 +71,7 @@ pub enum DecodeStep {
 pub struct ChangeDecoder {
     settings: DecodeSettings,
     catalogue: Option<ColumnCatalogue>,
-    tracker: TransactionTracker,
-    tables: TableRegistry,
-    known: HashMap<u64, ExportTable>,
+    walk: ChangeWalk<TableChoice>,
     builders: TableBuilders,
     log: LogNames,
     transaction: DecodedTransaction,
@@ -129,9 +123,7 @@ impl ChangeDecoder {
         Self {
             settings,
             catalogue: None,
-            tracker: TransactionTracker::new(),
-            tables: TableRegistry::new(),
-            known: HashMap::new(),
+            walk: ChangeWalk::new(),
             builders: TableBuilders::default(),
             log: LogNames::default(),
             transaction: DecodedTransaction::default(),
@@ -166,7 +158,7 @@ impl ChangeDecoder {
     ///
     /// If the log ends within a transaction, or if the receiver fails.
     pub fn end_log(&mut self, sink: &mut BatchSink<'_>) -> Result<(), ColumnsError> {
-        if let Some(open) = self.tracker.open() {
+        if let Some(open) = self.walk.open_transaction() {
             let (log, start) = (self.log.current.clone(), open.position);
             return Err(ColumnsError::TornTransaction { log, start });
         }
@@ -198,8 +190,7 @@ impl ChangeDecoder {
             WalkStep::LargePayload(head) => {
                 let stand_in =
                     head.stand_in().map_err(|error| self.corrupt(head.offset, error.to_string()))?;
-                let (offset, end, raw) = (head.offset, head.end(), stand_in.as_raw());
-                self.track(&WalkEvent { offset, end, inner: None, raw, format: &head.format })?;
+                self.track(&head.walk_event(&stand_in))?;
                 return Ok(self.payload_outcome());
             }
             WalkStep::PayloadEnd(ended) => self.end_payload(ended),
@@ -226,13 +217,9 @@ impl ChangeDecoder {
 
     /// Tracks the log's grammar, and notes where a transaction begins.
     fn track(&mut self, event: &WalkEvent<'_>) -> Result<(), ColumnsError> {
-        let tracked = match self.tracker.track(event.offset, &event.raw, event.format) {
-            Ok(tracked) => tracked,
-            Err(TrackError::Decode(error)) => return Err(self.corrupt(event.offset, error.to_string())),
-            Err(TrackError::Fault(fault)) => return Err(self.corrupt(event.offset, fault.fault.to_string())),
-        };
-        if tracked.step.transaction.is_first() {
-            let outline = self.tracker.open().or(tracked.ended.as_ref());
+        let place = self.walk.track(event).map_err(|reason| self.corrupt(event.offset, reason))?;
+        if place.is_first {
+            let outline = self.walk.open_transaction().or(place.ended.as_ref());
             let id = outline.map(|outline| outline.id);
             self.begin_transaction(event, id);
         }
@@ -341,15 +328,10 @@ impl ChangeDecoder {
         map: &TableMap<'_>,
         location: ChangeLocation<'_>,
     ) -> Result<(), EventFailure> {
-        let table = self.tables.register(map)?;
-        if self.known.get(&map.table_id).is_some_and(|known| Arc::ptr_eq(&known.logged, &table)) {
-            return Ok(());
+        if let Some(table) = self.walk.register(map)? {
+            let choice = self.choose(&table, location)?;
+            self.walk.prepare(map.table_id, table, choice);
         }
-        if self.known.len() >= KNOWN_MAX {
-            self.known.clear();
-        }
-        let choice = self.choose(&table, location)?;
-        self.known.insert(map.table_id, ExportTable { logged: table, choice });
         Ok(())
     }
 
@@ -377,15 +359,11 @@ impl ChangeDecoder {
             return Ok(TableChoice::Selected(SelectedTable { schema, named }));
         }
         let numbered = ChangeSchema::new(table, flavour, self.settings.unnamed_columns);
-        Ok(match (numbered, &self.catalogue) {
-            (Some(schema), _) => {
+        Ok(match numbered {
+            Some(schema) => {
                 TableChoice::Selected(SelectedTable { schema: self.builders.share(schema), named: None })
             }
-            (None, None) => TableChoice::Unnamed(MissingNames::Log),
-            (None, Some(catalogue)) if catalogue.definitions().is_some() => {
-                TableChoice::Unnamed(MissingNames::Definitions)
-            }
-            (None, Some(_)) => TableChoice::Unnamed(MissingNames::Server),
+            None => TableChoice::Unnamed(MissingNames::after(self.catalogue.as_ref())),
         })
     }
 
@@ -395,19 +373,21 @@ impl ChangeDecoder {
         location: ChangeLocation<'_>,
         sink: &mut BatchSink<'_>,
     ) -> Result<(), EventFailure> {
-        let mut decoder = self.tables.decoder(rows)?;
-        if !self.known.contains_key(&rows.table_id) {
+        let mut decoder = self.walk.decoder(rows)?;
+        if self.walk.known(rows.table_id).is_none() {
             // An event without columns only ends a statement.
-            let Some(table) = self.tables.table(rows.table_id) else { return Ok(()) };
+            let Some(table) = self.walk.table(rows.table_id) else { return Ok(()) };
             let choice = self.choose(&table, location)?;
-            self.known.insert(rows.table_id, ExportTable { logged: table, choice });
+            self.walk.prepare(rows.table_id, table, choice);
         }
         self.name_by_rows(rows, location)?;
-        let Some(known) = self.known.get_mut(&rows.table_id) else { return Ok(()) };
-        let selected = match &mut known.choice {
+        let Some(KnownTable { logged, prepared }) = self.walk.known(rows.table_id) else {
+            unreachable!("ours: the table was prepared just now");
+        };
+        let selected = match prepared {
             TableChoice::Selected(selected) if self.transaction.is_selected => selected,
             TableChoice::Unnamed(missing) if self.transaction.is_selected => {
-                return Err(missing_names_error(*missing, &known.logged, &self.log.current, location).into());
+                return Err(missing.error(logged, &self.log.current, location.offset).into());
             }
             _ => {
                 let count = decoder.count(rows)?;
@@ -446,8 +426,8 @@ impl ChangeDecoder {
 
     /// Names the columns of a table whose map lists columns that no row has.
     fn name_by_rows(&mut self, rows: &Rows<'_>, location: ChangeLocation<'_>) -> Result<(), EventFailure> {
-        if let Some(known) = self.known.get_mut(&rows.table_id)
-            && let TableChoice::Unnamed(_) = known.choice
+        if let Some(known) = self.walk.known(rows.table_id)
+            && let TableChoice::Unnamed(_) = known.prepared
             && location.format.shows_hidden_columns()
             && let Some(catalogue) = &mut self.catalogue
             && let Some(named) = catalogue.with_names_by_rows(&known.logged, rows)?
@@ -455,7 +435,7 @@ impl ChangeDecoder {
                 ChangeSchema::new(&named, location.format.flavour, UnnamedColumnPolicy::Refuse)
         {
             let (schema, named) = (self.builders.share(schema), Some(CatalogueNames::new(named)));
-            known.choice = TableChoice::Selected(SelectedTable { schema, named });
+            known.prepared = TableChoice::Selected(SelectedTable { schema, named });
         }
         Ok(())
     }
@@ -513,23 +493,4 @@ impl TableBuilder {
         let (schema, day) = (Arc::clone(self.builder.schema()), self.day);
         sink(ChangeBatch { schema, day, batch: self.builder.finish()? })
     }
-}
-
-fn missing_names_error(
-    missing: MissingNames,
-    table: &Table,
-    log: &str,
-    location: ChangeLocation<'_>,
-) -> StreamError {
-    let (log, offset, table) = (log.to_owned(), location.offset, qualified_name(table));
-    match missing {
-        MissingNames::Log => StreamError::UnnamedColumns { log, offset, table },
-        MissingNames::Server => StreamError::NotOnServer { log, offset, table },
-        MissingNames::Definitions => StreamError::UndefinedTable { log, offset, table },
-    }
-}
-
-fn qualified_name(table: &Table) -> String {
-    let name = [&*table.database, b".", &*table.name].concat();
-    String::from_utf8_lossy(&name).into_owned()
 }

@@ -24,8 +24,8 @@ mod columns_error;
 mod decimal_number;
 mod export_run;
 mod image_builder;
-mod known_table;
 mod parquet_part;
+mod table_choice;
 mod table_directory;
 mod value_builder;
 

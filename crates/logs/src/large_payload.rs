@@ -9,6 +9,7 @@ use binlog::{
 };
 
 use crate::error::LogError;
+use crate::event_walk::WalkEvent;
 use crate::log_reader::{LogReader, TornEvent};
 
 /// Transaction payload that is read in pieces. The reader skips an unread part.
@@ -51,6 +52,12 @@ impl LargePayloadHead {
             Ok(raw) => Ok(raw.to_buf()),
             Err(error) => unreachable!("ours: the event was encoded just now: {error}"),
         }
+    }
+
+    /// Returns the event of a walk for which [`LargePayloadHead::stand_in`] stands.
+    pub fn walk_event<'a>(&'a self, stand_in: &'a RawEventBuf) -> WalkEvent<'a> {
+        let (offset, end, raw) = (self.offset, self.end(), stand_in.as_raw());
+        WalkEvent { offset, end, inner: None, raw, format: &self.format }
     }
 }
 

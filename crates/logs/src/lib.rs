@@ -13,6 +13,7 @@
 //! | find another process that has a log open for writing | [`find_writer`]; in a directory, [`find_running_server`] |
 //! | check a file name from a server, an index or a log | [`is_file_name`] |
 //! | find out when and by whom a change was made | [`ChangeOrigin`] |
+//! | follow transactions and tables, for row changes | [`ChangeWalk`] |
 //! | select transactions by GTID | [`GtidSelection`] |
 //! | list the transactions of a log | [`LogContents`] |
 //! | split a log into whole transactions | [`TransactionCutter`] |
@@ -38,6 +39,7 @@
 
 mod archived_logs;
 mod change_origin;
+mod change_walk;
 mod chunk_context;
 mod created_paths;
 mod encrypted_spool;
@@ -83,6 +85,7 @@ pub use crate::archived_logs::{
     set_archived_logs,
 };
 pub use crate::change_origin::ChangeOrigin;
+pub use crate::change_walk::{ChangePlace, ChangeWalk, KnownTable};
 pub use crate::chunk_context::{ChunkContext, ContextError, ContextTracker, ends_statement, transaction_at};
 pub use crate::encrypted_spool::EncryptedSpool;
 pub use crate::error::{LogError, NoLogsReason, is_disk_full};

@@ -55,6 +55,7 @@ mod snapshot_writer;
 mod statement_effect;
 mod stream_gtid_state;
 mod stream_log;
+mod stream_table;
 mod streamer;
 mod table_plan;
 mod table_snapshot;
@@ -101,6 +102,7 @@ pub use crate::stream_gtid_state::{StreamGtidState, StreamGtids};
 pub use crate::stream_log::{
     StreamHooks, TransactionBoundary, apply_log_ddl, follow_log_names, new_stream_walk, stream_log,
 };
+pub use crate::stream_table::MissingNames;
 pub use crate::streamer::{StreamInput, Streamer};
 pub use crate::table_plan::UnnamedColumnPolicy;
 pub use crate::value_modes::{BinaryMode, DecimalMode, TimeMode, UnsignedBigintMode, ValueModes};

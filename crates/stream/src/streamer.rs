@@ -1,26 +1,25 @@
 //! Conversion of events to records.
 
 use std::cmp::Ordering;
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use binlog::events::{Query, Rows, RowsQuery, StatusVar, TableMap};
 use binlog::{
-    EVENT_SIZE_MAX, Event as Body, EventFormat, EventRole, EventType, RawEvent, Table, TableRegistry,
-    TrackError, TransactionId, TransactionOutline, TransactionTracker,
+    EVENT_SIZE_MAX, Event as Body, EventFormat, EventRole, EventType, RawEvent, Table, TransactionId,
+    TransactionOutline,
 };
 use logs::{
-    EventWalk, LogEvent, PayloadEndStep, PayloadFailure, RewritePositions, WalkEvent, WalkSource, WalkStep,
+    ChangeWalk, EventWalk, LogEvent, PayloadEndStep, PayloadFailure, RewritePositions, WalkEvent, WalkSource,
+    WalkStep,
 };
 use sql::{UnmatchedRules, classify_statement};
 
 use crate::broker_sink::TransactionSkip;
-use crate::catalogue_names::CatalogueNames;
 use crate::change::{
     ChangedRow, DdlRecord, DdlVerb, EventCoordinates, FollowedSchema, ResumePosition, TransactionMetadata,
 };
-use crate::column_catalogue::{ColumnCatalogue, SchemaMismatch, TableSchema};
-use crate::ddl_schema::DdlSchema;
+use crate::column_catalogue::{ColumnCatalogue, SchemaMismatch};
+use crate::ddl_schema::{DdlSchema, SchemaChanges};
 use crate::debezium_writer::{DebeziumWriter, EndRecord};
 use crate::error::{EventError, StreamError};
 use crate::key_watch::KeyWatch;
@@ -28,9 +27,9 @@ use crate::maxwell_writer::MaxwellWriter;
 use crate::original_positions::OriginalPositions;
 use crate::record_sink::RecordSink;
 use crate::resume_token::ResumeToken;
-use crate::settings::{Envelope, QueryText, SchemaPolicy, StatementPolicy, StreamSettings};
+use crate::settings::{Envelope, QueryText, StatementPolicy, StreamSettings};
 use crate::statement_effect::{StatementEffect, apply_ddl, statement_text};
-use crate::table_plan::{PlanSettings, TablePlan, UnnamedColumnPolicy};
+use crate::stream_table::{StreamTable, TablePreparer};
 use crate::transaction_buffer::PreparedTable;
 
 /// Converter of events to records.
@@ -41,10 +40,8 @@ pub struct Streamer {
     settings: StreamSettings,
     /// Rules of the filter that have matched nothing so far.
     unmatched_rules: UnmatchedRules,
-    tracker: TransactionTracker,
-    tables: TableRegistry,
+    changes: ChangeWalk<StreamTable>,
     catalogue: Option<ColumnCatalogue>,
-    known_tables: HashMap<u64, StreamTable>,
     writer: EnvelopeWriter,
     open: CurrentTransaction,
     /// Walk into the payloads of single events.
@@ -94,26 +91,10 @@ struct CurrentTransaction {
     is_definition: bool,
 }
 
-/// A table from the log, prepared for streaming.
-#[derive(Debug)]
-struct StreamTable {
-    /// Table as in the log.
-    table: Arc<Table>,
-    named: Option<CatalogueNames>,
-    selection: TableDecision,
-}
-
-/// Decision on streaming a table's rows.
-#[derive(Clone, Debug)]
-enum TableDecision {
-    Selected(Arc<TablePlan>),
-    /// Error: its columns have no names.
-    UnnamedColumns,
-    /// Error: neither the log nor the server has names for its columns.
-    NotOnServer,
-    /// Error: its columns have no names, and no DDL statement in the log defines it.
-    Undefined,
-    Excluded,
+/// Table definitions after a DDL statement.
+struct KnownDefinition {
+    changes: SchemaChanges,
+    after: DdlSchema,
 }
 
 #[derive(Debug)]
@@ -142,10 +123,8 @@ impl Streamer {
         Self {
             settings,
             unmatched_rules,
-            tracker: TransactionTracker::new(),
-            tables: TableRegistry::new(),
+            changes: ChangeWalk::new(),
             catalogue: None,
-            known_tables: HashMap::new(),
             writer,
             open: CurrentTransaction::default(),
             walk: EventWalk::default(),
@@ -158,7 +137,7 @@ impl Streamer {
 
     /// Watches a table from now on, between two transactions. Replaces an earlier watch.
     pub fn set_watch(&mut self, watch: KeyWatch) {
-        assert!(self.tracker.open().is_none(), "ours: a watch starts between two transactions");
+        assert!(self.changes.open_transaction().is_none(), "ours: a watch starts between two transactions");
         self.watch = Some(watch);
     }
 
@@ -207,7 +186,7 @@ impl Streamer {
 
     /// Returns the transaction that has started but not ended.
     pub const fn open_transaction(&self) -> Option<&TransactionOutline> {
-        self.tracker.open()
+        self.changes.open_transaction()
     }
 
     /// Takes the next event, and the events in its payload. After the last event of a transaction, returns the position
@@ -261,8 +240,7 @@ impl Streamer {
                     offset: head.offset,
                     reason: error.to_string(),
                 })?;
-                let (offset, end, raw) = (head.offset, head.end(), stand_in.as_raw());
-                let event = WalkEvent { offset, end, inner: None, raw, format: &head.format };
+                let event = head.walk_event(&stand_in);
                 let at = self.coordinates(&event, input)?;
                 self.track(&event).map_err(|reason| corrupt(&at, reason))?;
                 self.begin_payload(&event, head.fields.uncompressed_size, at.position);
@@ -317,9 +295,9 @@ impl Streamer {
     ) -> Result<(), StreamError> {
         let origin = self.original_positions.as_mut();
         let position = origin.and_then(|origin| origin.next_in_payload(event.raw.bytes().len()));
-        let position = position.or(self.payload.map(|payload| payload.position));
+        let Some(payload) = self.payload else { unreachable!("ours: the walk is inside a payload") };
         let at = EventCoordinates {
-            position: position.unwrap_or(event.offset),
+            position: position.unwrap_or(payload.position),
             ..event_coordinates(event, input)
         };
         let within = ContentContext { at, format: event.format };
@@ -340,8 +318,7 @@ impl Streamer {
             PayloadFailure::Payload(error) => refused(error.into()),
         })?;
         found.checksum.map_err(|error| refused(error.into()))?;
-        let payload =
-            self.payload.take().unwrap_or(CurrentPayload { position: offset, timestamp: 0, server_id: 0 });
+        let Some(payload) = self.payload.take() else { unreachable!("ours: the payload has begun") };
         let CurrentPayload { position, timestamp, server_id } = payload;
         let at = EventCoordinates { log, offset, position, timestamp, server_id, now_ns };
         let token = self.resume_token(&at, end)?;
@@ -375,20 +352,16 @@ impl Streamer {
 
     /// Tracks the log's grammar. Returns the transaction that ends with this event.
     fn track(&mut self, event: &WalkEvent<'_>) -> Result<Option<TransactionOutline>, String> {
-        let tracked = match self.tracker.track(event.offset, &event.raw, event.format) {
-            Ok(tracked) => tracked,
-            Err(TrackError::Decode(error)) => return Err(error.to_string()),
-            Err(TrackError::Fault(fault)) => return Err(fault.fault.to_string()),
-        };
-        if tracked.step.transaction.is_first() {
-            let outline = self.tracker.open().or(tracked.ended.as_ref());
+        let place = self.changes.track(event)?;
+        if place.is_first {
+            let outline = self.changes.open_transaction().or(place.ended.as_ref());
             self.open.head.clear();
             (self.open.xid, self.open.is_definition) = (None, false);
             if let Some(outline) = outline {
                 begin_transaction(&mut self.open.head, outline);
             }
         }
-        Ok(tracked.ended)
+        Ok(place.ended)
     }
 
     fn end_transaction(
@@ -501,16 +474,7 @@ impl Streamer {
         if let Some(watch) = &mut self.watch {
             watch.add_statement(query);
         }
-        let mut known = None;
-        if let Some(definitions) = self.catalogue.as_mut().and_then(ColumnCatalogue::definitions_mut) {
-            // Release the unsaved copy first. Otherwise the definitions would be copied before the change.
-            let is_unsaved = output.take_schema().is_some();
-            let changes = apply_ddl(definitions, query, within.format);
-            if is_unsaved || !changes.is_empty() {
-                output.set_schema(definitions.clone());
-            }
-            known = Some((changes, definitions.clone()));
-        }
+        let followed = self.follow_definitions(query, within.format, output);
         if !self.unmatched_rules.is_empty() {
             self.unmatched_rules.record_statement(&classify_statement(query.sql), query.database);
         }
@@ -518,35 +482,71 @@ impl Streamer {
             StatementEffect::Other => Ok(()),
             StatementEffect::Rows => self.take_statement_change(query.sql, &within),
             StatementEffect::Definition { verb, database, table } => {
+                let followed = followed.as_ref().filter(|_| verb != DdlVerb::Truncate);
                 let sql = statement_text(query, within.format.flavour);
-                let known = known.as_ref().filter(|_| verb != DdlVerb::Truncate);
-                let known = known.map(|(changes, after)| FollowedSchema { changes, after });
                 let definition = DdlRecord {
                     verb,
                     database: &database,
                     table: table.as_deref(),
                     sql: &sql,
-                    schema: known,
+                    schema: followed
+                        .map(|KnownDefinition { changes, after }| FollowedSchema { changes, after }),
                 };
-                self.open.is_definition = self.open.head.rows == 0;
-                if let (Some(catalogue), Some(table)) = (&mut self.catalogue, &table) {
-                    let (table, log) = (format!("{database}.{table}"), within.at.log.to_owned());
-                    let changed = SchemaMismatch { table, log, offset: within.at.offset };
-                    catalogue.record_definition(changed, within.at.timestamp);
-                }
-                if self.open.xid.is_none() {
-                    self.open.xid = query.status.iter().flatten().find_map(ddl_xid);
-                }
-                match &mut self.writer {
-                    EnvelopeWriter::Debezium(debezium) => {
-                        debezium.write_definition(output, &definition, &self.open.head, &within.at);
-                    }
-                    EnvelopeWriter::Maxwell(maxwell) => {
-                        let told = maxwell.push_definition(&definition, &self.open.head, &within.at);
-                        told.map_err(EventError::Error)?;
-                    }
-                }
+                self.begin_definition(&definition, query, &within);
+                self.write_definition(&definition, &within, output)
+            }
+        }
+    }
+
+    /// Applies a statement to the table definitions, if they come from the log's DDL statements.
+    fn follow_definitions(
+        &mut self,
+        query: &Query<'_>,
+        format: &EventFormat,
+        output: &mut RecordSink,
+    ) -> Option<KnownDefinition> {
+        let definitions = self.catalogue.as_mut().and_then(ColumnCatalogue::definitions_mut)?;
+        // Release the unsaved copy first. Otherwise the definitions would be copied before the change.
+        let is_unsaved = output.take_schema().is_some();
+        let changes = apply_ddl(definitions, query, format);
+        if is_unsaved || !changes.is_empty() {
+            output.set_schema(definitions.clone());
+        }
+        Some(KnownDefinition { changes, after: definitions.clone() })
+    }
+
+    /// Records a DDL statement in the transaction and the catalogue.
+    fn begin_definition(
+        &mut self,
+        definition: &DdlRecord<'_>,
+        query: &Query<'_>,
+        within: &ContentContext<'_>,
+    ) {
+        self.open.is_definition = self.open.head.rows == 0;
+        if let (Some(catalogue), Some(table)) = (&mut self.catalogue, definition.table) {
+            let (table, log) = (format!("{}.{table}", definition.database), within.at.log.to_owned());
+            let changed = SchemaMismatch { table, log, offset: within.at.offset };
+            catalogue.record_definition(changed, within.at.timestamp);
+        }
+        if self.open.xid.is_none() {
+            self.open.xid = query.status.iter().flatten().find_map(ddl_xid);
+        }
+    }
+
+    fn write_definition(
+        &mut self,
+        definition: &DdlRecord<'_>,
+        within: &ContentContext<'_>,
+        output: &mut RecordSink,
+    ) -> Result<(), EventError> {
+        match &mut self.writer {
+            EnvelopeWriter::Debezium(debezium) => {
+                debezium.write_definition(output, definition, &self.open.head, &within.at);
                 Ok(())
+            }
+            EnvelopeWriter::Maxwell(maxwell) => {
+                let pushed = maxwell.push_definition(definition, &self.open.head, &within.at);
+                pushed.map_err(EventError::Error)
             }
         }
     }
@@ -567,54 +567,23 @@ impl Streamer {
     }
 
     fn take_table_map(&mut self, map: &TableMap<'_>, within: ContentContext<'_>) -> Result<(), EventError> {
-        /// Prepared tables. Bounds memory: table IDs are never reused, so a long log has any number of them.
-        const KNOWN_MAX: usize = 8192;
-        let table = self.tables.register(map)?;
-        if self.known_tables.get(&map.table_id).is_some_and(|known| Arc::ptr_eq(&known.table, &table)) {
-            return Ok(());
+        if let Some(table) = self.changes.register(map)? {
+            self.prepare_table(map.table_id, table, within)?;
         }
-        if self.known_tables.len() >= KNOWN_MAX {
-            self.known_tables.clear();
-        }
-        let known = self.prepare_table(table, within)?;
-        self.known_tables.insert(map.table_id, known);
         Ok(())
     }
 
     fn prepare_table(
         &mut self,
+        table_id: u64,
         table: Arc<Table>,
         within: ContentContext<'_>,
-    ) -> Result<StreamTable, EventError> {
+    ) -> Result<(), EventError> {
         self.unmatched_rules.record_table(&table.database, &table.name);
-        let (filter, flavour) = (&self.settings.filter, within.format.flavour);
-        let known = |table, meant| Ok(StreamTable { table, named: None, selection: meant });
-        if !filter.accepts_database(&table.database)
-            || !filter.accepts_tables([(&*table.database, &*table.name)])
-        {
-            return known(table, TableDecision::Excluded);
-        }
-        let defined = defined_table(&self.settings, self.catalogue.as_mut(), &table)?;
-        let plan_settings =
-            |unnamed_columns| plan_settings(&self.settings, unnamed_columns, defined.as_ref());
-        if let Some(plan) = TablePlan::new(&table, flavour, plan_settings(UnnamedColumnPolicy::Refuse)) {
-            return known(table, TableDecision::Selected(Arc::new(plan)));
-        }
-        if let Some(catalogue) = &mut self.catalogue
-            && let Some(named) = catalogue.with_names(&table).map_err(EventError::Error)?
-            && let Some(plan) = TablePlan::new(&named, flavour, plan_settings(UnnamedColumnPolicy::Refuse))
-        {
-            let named = Some(CatalogueNames::new(named));
-            return Ok(StreamTable { table, named, selection: TableDecision::Selected(Arc::new(plan)) });
-        }
-        let plan = TablePlan::new(&table, flavour, plan_settings(self.settings.unnamed_columns));
-        let meant = match (plan, &self.catalogue) {
-            (Some(plan), _) => TableDecision::Selected(Arc::new(plan)),
-            (None, None) => TableDecision::UnnamedColumns,
-            (None, Some(catalogue)) if catalogue.definitions().is_some() => TableDecision::Undefined,
-            (None, Some(_)) => TableDecision::NotOnServer,
-        };
-        known(table, meant)
+        let (settings, catalogue) = (&self.settings, self.catalogue.as_mut());
+        let prepared = TablePreparer { settings, catalogue, format: within.format }.prepare(&table)?;
+        self.changes.prepare(table_id, table, prepared);
+        Ok(())
     }
 
     fn take_rows(
@@ -623,57 +592,25 @@ impl Streamer {
         within: ContentContext<'_>,
         output: &mut RecordSink,
     ) -> Result<(), EventError> {
-        let mut decoder = self.tables.decoder(rows)?;
-        let Some(known) = self.known_tables.get_mut(&rows.table_id) else {
+        let mut decoder = self.changes.decoder(rows)?;
+        if self.changes.known(rows.table_id).is_none() {
             // An event without columns only ends a statement.
-            return if rows.column_count == 0 { Ok(()) } else { self.prepare_again(rows, within, output) };
-        };
-        if matches!(known.selection, TableDecision::NotOnServer | TableDecision::Undefined)
-            && within.format.shows_hidden_columns()
-            && let Some(catalogue) = &mut self.catalogue
-            && let Some(named) =
-                catalogue.with_names_by_rows(&known.table, rows).map_err(EventError::Error)?
-            && let defined = defined_table(&self.settings, Some(catalogue), &known.table)?
-            && let Some(plan) = TablePlan::new(
-                &named,
-                within.format.flavour,
-                plan_settings(&self.settings, UnnamedColumnPolicy::Refuse, defined.as_ref()),
-            )
-        {
-            known.named = Some(CatalogueNames::new(named));
-            known.selection = TableDecision::Selected(Arc::new(plan));
+            let table = self.changes.table(rows.table_id).filter(|_| rows.column_count > 0);
+            let Some(table) = table else { return Ok(()) };
+            self.prepare_table(rows.table_id, table, within)?;
         }
-        let plan = match &known.selection {
-            TableDecision::Selected(plan) => Arc::clone(plan),
-            TableDecision::Excluded => return Ok(()),
-            TableDecision::UnnamedColumns => {
-                return Err(EventError::Error(unnamed_columns_error(&known.table, &within.at)));
-            }
-            TableDecision::NotOnServer => {
-                return Err(EventError::Error(not_on_server_error(&known.table, &within.at)));
-            }
-            TableDecision::Undefined => {
-                return Err(EventError::Error(undefined_table_error(&known.table, &within.at)));
-            }
+        let Some(known) = self.changes.known(rows.table_id) else {
+            unreachable!("ours: the table was prepared just now");
         };
-        if let Some(named) = &mut known.named {
+        let (settings, catalogue) = (&self.settings, self.catalogue.as_mut());
+        TablePreparer { settings, catalogue, format: within.format }.name_by_rows(known, rows)?;
+        let plan = known.prepared.decision.plan(&known.logged, &within.at).map_err(EventError::Error)?;
+        let Some(plan) = plan.map(Arc::clone) else { return Ok(()) };
+        if let Some(named) = &mut known.prepared.named {
             decoder = named.decoder(rows)?;
         }
         self.write_begin(&within, output);
         self.write_rows(rows, &PreparedTable { plan, decoder }, within, output)
-    }
-
-    /// Takes rows of a table that was evicted from the prepared tables.
-    fn prepare_again(
-        &mut self,
-        rows: &Rows<'_>,
-        within: ContentContext<'_>,
-        output: &mut RecordSink,
-    ) -> Result<(), EventError> {
-        let Some(table) = self.tables.table(rows.table_id) else { return Ok(()) };
-        let known = self.prepare_table(table, within)?;
-        self.known_tables.insert(rows.table_id, known);
-        self.take_rows(rows, within, output)
     }
 
     fn write_rows(
@@ -708,26 +645,6 @@ impl Streamer {
     }
 }
 
-fn plan_settings<'s>(
-    settings: &'s StreamSettings,
-    unnamed_columns: UnnamedColumnPolicy,
-    definition: Option<&'s TableSchema>,
-) -> PlanSettings<'s> {
-    PlanSettings { unnamed_columns, modes: settings.modes, rules: &settings.rules, definition }
-}
-
-/// Returns the catalogue's definition of a table, if schemas need its default values.
-fn defined_table(
-    settings: &StreamSettings,
-    catalogue: Option<&mut ColumnCatalogue>,
-    table: &Table,
-) -> Result<Option<TableSchema>, EventError> {
-    match catalogue.filter(|_| settings.schemas == SchemaPolicy::Describe) {
-        Some(catalogue) => catalogue.table_schema(table).map_err(EventError::Error),
-        None => Ok(None),
-    }
-}
-
 fn event_coordinates<'e>(event: &WalkEvent<'_>, input: StreamInput<'e>) -> EventCoordinates<'e> {
     let header = event.raw.header();
     EventCoordinates {
@@ -753,23 +670,6 @@ fn begin_transaction(head: &mut TransactionMetadata, outline: &TransactionOutlin
 
 fn corrupt(at: &EventCoordinates<'_>, reason: String) -> StreamError {
     StreamError::Corrupt { log: at.log.to_owned(), offset: at.offset, reason }
-}
-
-fn unnamed_columns_error(table: &Table, at: &EventCoordinates<'_>) -> StreamError {
-    StreamError::UnnamedColumns { log: at.log.to_owned(), offset: at.offset, table: qualified_name(table) }
-}
-
-fn not_on_server_error(table: &Table, at: &EventCoordinates<'_>) -> StreamError {
-    StreamError::NotOnServer { log: at.log.to_owned(), offset: at.offset, table: qualified_name(table) }
-}
-
-fn undefined_table_error(table: &Table, at: &EventCoordinates<'_>) -> StreamError {
-    StreamError::UndefinedTable { log: at.log.to_owned(), offset: at.offset, table: qualified_name(table) }
-}
-
-fn qualified_name(table: &Table) -> String {
-    let name = [&*table.database, b".", &*table.name].concat();
-    String::from_utf8_lossy(&name).into_owned()
 }
 
 fn ddl_xid(var: StatusVar<'_>) -> Option<u64> {

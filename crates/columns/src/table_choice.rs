@@ -1,19 +1,10 @@
-//! Tables of a log, prepared for decoding.
+//! Decisions on the changes of tables.
 
 use std::sync::Arc;
 
-use binlog::Table;
-use stream::CatalogueNames;
+use stream::{CatalogueNames, MissingNames};
 
 use crate::change_schema::ChangeSchema;
-
-/// A table of the log.
-#[derive(Debug)]
-pub(crate) struct ExportTable {
-    /// Table as in the log.
-    pub(crate) logged: Arc<Table>,
-    pub(crate) choice: TableChoice,
-}
 
 /// Decision on a table's changes.
 #[derive(Debug)]
@@ -22,14 +13,6 @@ pub(crate) enum TableChoice {
     Excluded,
     /// Error: its columns have no names.
     Unnamed(MissingNames),
-}
-
-/// Place that lacks the names of a table's columns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum MissingNames {
-    Log,
-    Server,
-    Definitions,
 }
 
 /// A table whose changes are decoded.
