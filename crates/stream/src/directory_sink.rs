@@ -89,13 +89,14 @@ impl DirectorySink {
             .with_mark(&mark)
             .map_err(|error| named(&mark, &error))?;
         let lock = lock.ok_or_else(|| in_use_error(directory))?;
-        let saved = match fs::read_to_string(directory.join(PROGRESS_FILE)) {
+        let progress_path = directory.join(PROGRESS_FILE);
+        let saved = match fs::read_to_string(&progress_path) {
             Ok(text) => Some(
                 DirectoryProgress::parse(&text)
                     .ok_or_else(|| damaged_error(directory, "its progress file is damaged"))?,
             ),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(error),
+            Err(error) => return Err(named(&progress_path, &error)),
         };
         if let Some(DirectoryProgress { envelope: Some(other), .. }) = &saved
             && *other != envelope
@@ -112,13 +113,13 @@ impl DirectorySink {
         };
         let path = growing_path(directory, number);
         let mut file = create_options().truncate(false).open(&path).map_err(|error| named(&path, &error))?;
-        if file.metadata()?.len() < size {
+        if file.metadata().map_err(|error| named(&path, &error))?.len() < size {
             return Err(damaged_error(directory, "its last file is shorter than the saved size"));
         }
         let cut = file.set_len(size).and_then(|()| file.seek(SeekFrom::Start(size)));
         cut.map_err(|error| named(&path, &error))?;
         let kept = SchemaFiles::beside(
-            &directory.join(PROGRESS_FILE),
+            &progress_path,
             saved.as_ref().and_then(|saved| saved.schema_number),
         );
         let directory = directory.to_owned();
@@ -492,6 +493,9 @@ mod tests {
             let error = DirectorySink::open(directory.path(), 8, FORM).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         };
+        fs::create_dir(directory.path().join("progress")).unwrap();
+        check("/progress: ");
+        fs::remove_dir(directory.path().join("progress")).unwrap();
         fs::write(directory.path().join("changes.000001.json"), "x").unwrap();
         check("no progress file");
         fs::write(directory.path().join("progress"), "x").unwrap();
