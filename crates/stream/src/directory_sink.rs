@@ -1,18 +1,17 @@
 //! Records in files, each exactly once: after a crash, the last file is truncated to the last saved transaction.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use logs::{
-    DirectoryLock, FileAccess, FileLock, make_directories, private_options, replace_file, sync_parent,
-};
+use logs::{DirectoryLock, make_directories, sync_parent};
 
 use crate::ddl_schema::DdlSchema;
+use crate::progress_file::{SavedProgress, create_options, in_use_error, with_path, write_atomically};
 use crate::resume_token::ResumeToken;
-use crate::schema_files::{SchemaFiles, format_schema_line, split_schema_line};
+use crate::schema_files::SchemaFiles;
 use crate::settings::Envelope;
-use crate::snapshot_progress::{SnapshotProgress, split_snapshot_line};
+use crate::snapshot_progress::SnapshotProgress;
 use crate::stream_gtid_state::StreamGtidState;
 
 /// Writer of records into the files of a directory.
@@ -31,20 +30,11 @@ pub struct DirectorySink {
     size: u64,
     /// Size up to the last saved transaction.
     complete_size: u64,
-    saved: Option<SavedPosition>,
+    saved: Option<SavedProgress>,
     /// Saved table definitions.
     schema_files: SchemaFiles,
     /// Prevents a second process from writing into the same directory.
     _lock: DirectoryLock,
-}
-
-/// Saved position.
-#[derive(Debug)]
-struct SavedPosition {
-    token: ResumeToken,
-    /// GTIDs received from a server; `None` if the records came from log files.
-    gtid_state: Option<StreamGtidState>,
-    snapshot: SnapshotProgress,
 }
 
 /// State of the stream after a transaction, to be saved.
@@ -63,14 +53,11 @@ pub(crate) struct StreamCheckpoint<'s> {
 /// Contents of the progress file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct DirectoryProgress {
-    token: ResumeToken,
+    saved: SavedProgress,
     number: u64,
     size: u64,
     /// Format of the records; `None` in files of older versions.
     envelope: Option<Envelope>,
-    schema_number: Option<u64>,
-    gtid_state: Option<StreamGtidState>,
-    snapshot: SnapshotProgress,
 }
 
 impl DirectorySink {
@@ -83,11 +70,11 @@ impl DirectorySink {
     pub fn open(directory: &Path, size_max: u64, envelope: Envelope) -> io::Result<Self> {
         make_directories(directory).map_err(io::Error::other)?;
         let mark = directory.join(LOCK_FILE);
-        let lock = DirectoryLock::take(directory).map_err(|error| named(directory, &error))?;
+        let lock = DirectoryLock::take(directory).map_err(|error| with_path(directory, &error))?;
         let lock = lock
             .ok_or_else(|| in_use_error(directory))?
             .with_mark(&mark)
-            .map_err(|error| named(&mark, &error))?;
+            .map_err(|error| with_path(&mark, &error))?;
         let lock = lock.ok_or_else(|| in_use_error(directory))?;
         let progress_path = directory.join(PROGRESS_FILE);
         let saved = match fs::read_to_string(&progress_path) {
@@ -96,7 +83,7 @@ impl DirectorySink {
                     .ok_or_else(|| damaged_error(directory, "its progress file is damaged"))?,
             ),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(named(&progress_path, &error)),
+            Err(error) => return Err(with_path(&progress_path, &error)),
         };
         if let Some(DirectoryProgress { envelope: Some(other), .. }) = &saved
             && *other != envelope
@@ -112,18 +99,17 @@ impl DirectorySink {
             Some(saved) => (saved.number, saved.size),
         };
         let path = growing_path(directory, number);
-        let mut file = create_options().truncate(false).open(&path).map_err(|error| named(&path, &error))?;
-        if file.metadata().map_err(|error| named(&path, &error))?.len() < size {
+        let mut file =
+            create_options().truncate(false).open(&path).map_err(|error| with_path(&path, &error))?;
+        if file.metadata().map_err(|error| with_path(&path, &error))?.len() < size {
             return Err(damaged_error(directory, "its last file is shorter than the saved size"));
         }
         let cut = file.set_len(size).and_then(|()| file.seek(SeekFrom::Start(size)));
-        cut.map_err(|error| named(&path, &error))?;
-        let kept = SchemaFiles::beside(
-            &progress_path,
-            saved.as_ref().and_then(|saved| saved.schema_number),
-        );
+        cut.map_err(|error| with_path(&path, &error))?;
+        let saved = saved.map(|progress| progress.saved);
+        let schema_number = saved.as_ref().and_then(|saved| saved.schema_number);
+        let schema_files = SchemaFiles::beside(&progress_path, schema_number);
         let directory = directory.to_owned();
-        let saved = saved.map(DirectoryProgress::into_position);
         Ok(Self {
             directory,
             size_max,
@@ -133,7 +119,7 @@ impl DirectorySink {
             size,
             complete_size: size,
             saved,
-            schema_files: kept,
+            schema_files,
             _lock: lock,
         })
     }
@@ -172,7 +158,7 @@ impl DirectorySink {
 
     /// Adds the path of the growing file to an error.
     fn with_path(&self, error: &io::Error) -> io::Error {
-        named(&growing_path(&self.directory, self.number), error)
+        with_path(&growing_path(&self.directory, self.number), error)
     }
 
     /// Returns the size of the growing file in bytes.
@@ -191,14 +177,17 @@ impl DirectorySink {
         self.file.sync_data().map_err(|error| self.with_path(&error))?;
         self.complete_size = self.size.saturating_sub(torn);
         let written = self.schema_files.write(new_schema.as_ref())?;
-        let (number, size, kept) = (self.number, self.complete_size, self.schema_files.number());
-        let (token, envelope, gtid_state) = (token.clone(), Some(self.envelope), gtid_state.cloned());
-        let snapshot = snapshot.clone();
-        let saved =
-            DirectoryProgress { token, number, size, envelope, schema_number: kept, gtid_state, snapshot };
-        write_atomically(&self.directory.join(PROGRESS_FILE), &saved.to_text())?;
+        let saved = SavedProgress {
+            token: token.clone(),
+            schema_number: self.schema_files.number(),
+            snapshot: snapshot.clone(),
+            gtid_state: gtid_state.cloned(),
+        };
+        let (number, size, envelope) = (self.number, self.complete_size, Some(self.envelope));
+        let progress = DirectoryProgress { saved, number, size, envelope };
+        write_atomically(&self.directory.join(PROGRESS_FILE), &progress.to_text())?;
         written.remove();
-        self.saved = Some(saved.into_position());
+        self.saved = Some(progress.saved);
         if torn == 0 && self.size >= self.size_max { self.finish_file() } else { Ok(()) }
     }
 
@@ -215,10 +204,10 @@ impl DirectorySink {
     fn finish_file(&mut self) -> io::Result<()> {
         let whole = finished_path(&self.directory, self.number);
         let renamed = fs::rename(growing_path(&self.directory, self.number), &whole);
-        renamed.and_then(|()| sync_parent(&whole)).map_err(|error| named(&whole, &error))?;
+        renamed.and_then(|()| sync_parent(&whole)).map_err(|error| with_path(&whole, &error))?;
         // The number grows only once the next file exists: saved progress must not name a file that is missing.
         let next = growing_path(&self.directory, self.number + 1);
-        self.file = create_options().truncate(true).open(&next).map_err(|error| named(&next, &error))?;
+        self.file = create_options().truncate(true).open(&next).map_err(|error| with_path(&next, &error))?;
         self.number += 1;
         (self.size, self.complete_size) = (0, 0);
         Ok(())
@@ -239,13 +228,6 @@ impl Write for DirectorySink {
 
 const PROGRESS_FILE: &str = "progress";
 const LOCK_FILE: &str = "bintide-stream.lock";
-
-fn in_use_error(path: &Path) -> io::Error {
-    io::Error::other(format!(
-        "{} is in use by another process: wait until it ends, or stop it",
-        path.display()
-    ))
-}
 
 fn finished_path(directory: &Path, number: u64) -> PathBuf {
     directory.join(format!("changes.{number:06}.json"))
@@ -268,58 +250,13 @@ fn damaged_error(directory: &Path, what: &str) -> io::Error {
     io::Error::other(format!("cannot resume in {}: {what}; give an empty directory", directory.display()))
 }
 
-/// Replaces a file atomically: after a crash it has either the old or the new text.
-pub(crate) fn write_atomically(path: &Path, text: &str) -> io::Result<()> {
-    replace_file(path, text.as_bytes(), FileAccess::Private).map_err(|error| named(path, &error))
-}
-
-/// Locks a progress file without changing it, and checks that progress can be saved.
-///
-/// # Errors
-///
-/// If progress cannot be saved, or another process holds the lock. The error contains the path.
-pub fn lock_progress(path: &Path) -> io::Result<FileLock> {
-    let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
-    let lock = FileLock::take(path).map_err(named)?.ok_or_else(|| in_use_error(path))?;
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".new");
-    let new = path.with_file_name(name);
-    create_options().truncate(true).open(&new).and_then(|_| fs::remove_file(&new)).map_err(named)?;
-    Ok(lock)
-}
-
-fn create_options() -> OpenOptions {
-    let mut options = private_options();
-    options.write(true);
-    options
-}
-
-fn named(path: &Path, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
-}
-
 impl DirectoryProgress {
-    /// Formats the contents of the progress file:
-    ///
-    /// ```text
-    /// TOKEN
-    /// NUMBER SIZE FORMAT      of the growing file
-    /// schema NUMBER           if table definitions are saved
-    /// snapshot {…}            if tables are to be read
-    /// server ID               if the records came from a server
-    /// gtids GTIDS             if its GTIDs are known
-    /// ```
+    /// Formats the contents of the progress file: [`SavedProgress`] with the line `NUMBER SIZE FORMAT` of the growing file
+    /// after the first line.
     fn to_text(&self) -> String {
-        let gtid_state = self.gtid_state.as_ref().map(StreamGtidState::to_string).unwrap_or_default();
         let envelope = self.envelope.map(|envelope| format!(" {}", envelope.name())).unwrap_or_default();
-        format!(
-            "{}\n{} {}{envelope}\n{}{}{gtid_state}",
-            self.token,
-            self.number,
-            self.size,
-            format_schema_line(self.schema_number),
-            self.snapshot
-        )
+        let Self { saved, number, size, .. } = self;
+        format!("{}\n{number} {size}{envelope}\n{}", saved.token, saved.state_text())
     }
 
     fn parse(text: &str) -> Option<Self> {
@@ -330,23 +267,8 @@ impl DirectoryProgress {
             Some((size, name)) => (size, Some(Envelope::from_name(name)?)),
             None => (size, None),
         };
-        let (kept, rest) = split_schema_line(rest)?;
-        let (snapshot, gtid_state) = split_snapshot_line(rest)?;
-        let gtid_state = if gtid_state.is_empty() { None } else { Some(StreamGtidState::parse(gtid_state)?) };
-        let (number, size) = (number.parse().ok()?, size.parse().ok()?);
-        Some(Self {
-            token: token.parse().ok()?,
-            number,
-            size,
-            envelope,
-            schema_number: kept,
-            gtid_state,
-            snapshot,
-        })
-    }
-
-    fn into_position(self) -> SavedPosition {
-        SavedPosition { token: self.token, gtid_state: self.gtid_state, snapshot: self.snapshot }
+        let saved = SavedProgress::parse_parts(token, rest).ok()?;
+        Some(Self { saved, number: number.parse().ok()?, size: size.parse().ok()?, envelope })
     }
 }
 
@@ -356,7 +278,7 @@ mod tests {
     use std::io::Write;
     use std::path::Path;
 
-    use super::{DirectorySink, LOCK_FILE, StreamCheckpoint, lock_progress};
+    use super::{DirectorySink, LOCK_FILE, StreamCheckpoint};
     use crate::ddl_schema::DdlSchema;
     use crate::resume_token::ResumeToken;
     use crate::settings::Envelope;
@@ -453,18 +375,6 @@ mod tests {
         assert_eq!(names(&path), begun);
         let ended = save(&mut files, 20, None);
         assert_eq!(ended, "changes.000001.json.part= progress=binlog.000001:20|1 0 maxwell|");
-    }
-
-    #[test]
-    fn progress_has_one_writer() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("progress");
-        let lock = lock_progress(&path).unwrap();
-        let error = lock_progress(&path).unwrap_err().to_string();
-        assert!(error.contains("in use by another process") && error.contains("progress"), "{error}");
-        drop(lock);
-        drop(lock_progress(&path).unwrap());
-        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
     }
 
     /// A link could point to any file that the user may write to.

@@ -41,6 +41,7 @@ mod key_watch;
 mod maxwell_writer;
 mod original_positions;
 mod pipe_sink;
+mod progress_file;
 mod record_index;
 mod record_sink;
 mod record_table;
@@ -82,14 +83,15 @@ pub use crate::column_rules::{
 pub use crate::connect_schema::{ConnectField, ConnectKind, ConnectParameter, ConnectSchema};
 pub use crate::ddl_schema::DdlSchema;
 pub use crate::debezium_schema::RecordSchemas;
-pub use crate::directory_sink::{DirectorySink, lock_progress};
+pub use crate::directory_sink::DirectorySink;
 pub use crate::error::StreamError;
 pub use crate::incremental_snapshot::{
     ChunkStep, IncrementalSnapshot, SnapshotQuery, SnapshotQueryKind, TableChunk,
 };
 pub use crate::key_watch::{KeyWatch, WatchFault};
 pub use crate::pipe_sink::PipeSink;
-pub use crate::record_sink::{RecordSink, SavedProgress, SinkTarget, parse_progress};
+pub use crate::progress_file::{SavedProgress, lock_progress};
+pub use crate::record_sink::{RecordSink, SinkTarget};
 pub use crate::record_table::RecordTable;
 pub use crate::resume_token::{ResumeToken, ResumeTokenError};
 pub use crate::seek::seek;

@@ -8,9 +8,9 @@ use std::path::PathBuf;
 use logs::FileLock;
 
 use crate::ddl_schema::DdlSchema;
-use crate::directory_sink::write_atomically;
+use crate::progress_file::{SavedProgress, write_atomically};
 use crate::resume_token::ResumeToken;
-use crate::schema_files::{SchemaFiles, format_schema_line};
+use crate::schema_files::SchemaFiles;
 use crate::snapshot_progress::SnapshotProgress;
 use crate::stream_gtid_state::StreamGtidState;
 
@@ -82,7 +82,7 @@ impl PipeSink {
         definitions: Option<u64>,
         waiting: impl Fn() -> u64 + 'static,
     ) -> Self {
-        let kept = SchemaFiles::beside(&path, definitions);
+        let schema_files = SchemaFiles::beside(&path, definitions);
         let (waiting, marks) = (Box::new(waiting), VecDeque::new());
         Self {
             progress: Some(PipeProgress {
@@ -91,7 +91,7 @@ impl PipeSink {
                 unread_bytes: waiting,
                 marks,
                 read_mark: None,
-                schema_files: kept,
+                schema_files,
                 saved_snapshot: SnapshotProgress::default(),
             }),
             ..self
@@ -169,18 +169,12 @@ impl PipeProgress {
         self.take_read_marks(written);
         let Some(mark) = self.read_mark.take() else { return Ok(()) };
         let definitions = self.schema_files.write(mark.new_schema.as_ref())?;
-        let gtid_state = mark.gtid_state.as_ref().map(StreamGtidState::to_string).unwrap_or_default();
-        write_atomically(
-            &self.path,
-            &format!(
-                "{}\n{}{}{gtid_state}",
-                mark.token,
-                format_schema_line(self.schema_files.number()),
-                mark.snapshot
-            ),
-        )?;
+        let PipeMark { token, gtid_state, snapshot, .. } = mark;
+        let schema_number = self.schema_files.number();
+        let saved = SavedProgress { token, schema_number, snapshot, gtid_state };
+        write_atomically(&self.path, &saved.to_string())?;
         definitions.remove();
-        self.saved_snapshot = mark.snapshot;
+        self.saved_snapshot = saved.snapshot;
         Ok(())
     }
 }
@@ -214,7 +208,7 @@ mod tests {
 
     use super::{MARKS_MAX, PipeMark, PipeSink};
     use crate::ddl_schema::{DdlContext, DdlSchema};
-    use crate::directory_sink::lock_progress;
+    use crate::progress_file::lock_progress;
     use crate::snapshot_progress::SnapshotProgress;
 
     /// A pipe with a settable number of unread bytes, and the directory of its progress file.

@@ -12,9 +12,8 @@ use crate::directory_sink::{DirectorySink, StreamCheckpoint};
 use crate::json_writer::put_string;
 use crate::pipe_sink::{self, PipeSink};
 use crate::record_index::RecordIndex;
-use crate::resume_token::{ResumeToken, ResumeTokenError};
-use crate::schema_files::split_schema_line;
-use crate::snapshot_progress::{SnapshotProgress, split_snapshot_line};
+use crate::resume_token::ResumeToken;
+use crate::snapshot_progress::SnapshotProgress;
 use crate::stream_gtid_state::StreamGtidState;
 use crate::transaction_buffer::put_resume;
 
@@ -508,37 +507,6 @@ impl RecordSink {
     }
 }
 
-/// Contents of the progress file of a pipe.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SavedProgress {
-    /// Position to resume at.
-    pub token: ResumeToken,
-    /// GTIDs received from a server; `None` if the records came from log files.
-    pub gtid_state: Option<StreamGtidState>,
-    /// Number of the file with the table definitions.
-    pub schema_number: Option<u64>,
-    /// Progress of incremental snapshots.
-    pub snapshot: SnapshotProgress,
-}
-
-/// Parses the progress file of a pipe.
-///
-/// # Errors
-///
-/// If the text is malformed.
-pub fn parse_progress(text: &str) -> Result<SavedProgress, ResumeTokenError> {
-    let (token, rest) = text.split_once('\n').unwrap_or((text, ""));
-    let token = token.trim_end().parse()?;
-    let (kept, gtid_state) = split_schema_line(rest).ok_or_else(|| ResumeTokenError::new(rest))?;
-    let (snapshot, gtid_state) =
-        split_snapshot_line(gtid_state).ok_or_else(|| ResumeTokenError::new(gtid_state))?;
-    let gtid_state = match gtid_state.is_empty() {
-        true => None,
-        false => Some(StreamGtidState::parse(gtid_state).ok_or_else(|| ResumeTokenError::new(gtid_state))?),
-    };
-    Ok(SavedProgress { token, gtid_state, schema_number: kept, snapshot })
-}
-
 #[cfg(test)]
 mod tests {
     use std::cell::RefCell;
@@ -551,8 +519,8 @@ mod tests {
         BrokerProgress, BrokerSink, CommitStart, CommittedPart, KeyedRecord, KeyedRecordKind,
     };
     use crate::broker_target::BrokerTarget;
-    use crate::directory_sink::lock_progress;
     use crate::pipe_sink::PipeSink;
+    use crate::progress_file::lock_progress;
 
     /// A writer that accepts this number of bytes, and then fails.
     struct LimitedWriter(usize);

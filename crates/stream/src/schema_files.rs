@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::ddl_schema::DdlSchema;
-use crate::directory_sink::write_atomically;
+use crate::progress_file::{with_path, write_atomically};
 
 /// Files of table definitions: `progress.schema.3`. The progress file names the current one.
 #[derive(Debug)]
@@ -34,8 +34,7 @@ impl SchemaFiles {
     pub(crate) fn read(&self) -> io::Result<Option<DdlSchema>> {
         let Some(number) = self.number else { return Ok(None) };
         let path = self.path_of(number);
-        let text = fs::read_to_string(&path)
-            .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
+        let text = fs::read_to_string(&path).map_err(|error| with_path(&path, &error))?;
         Ok(Some(DdlSchema::parse(&text)))
     }
 
@@ -75,16 +74,4 @@ impl ObsoleteSchemaFile {
             let _ = fs::remove_file(path);
         }
     }
-}
-
-/// Formats the line `schema 3` of a progress file.
-pub(crate) fn format_schema_line(number: Option<u64>) -> String {
-    number.map(|number| format!("schema {number}\n")).unwrap_or_default()
-}
-
-/// Parses an optional line `schema 3`; returns its number and the rest of the text. `None` if the line is malformed.
-pub(crate) fn split_schema_line(text: &str) -> Option<(Option<u64>, &str)> {
-    let Some(rest) = text.strip_prefix("schema ") else { return Some((None, text)) };
-    let (number, rest) = rest.split_once('\n')?;
-    Some((Some(number.parse().ok()?), rest))
 }

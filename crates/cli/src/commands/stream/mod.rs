@@ -21,8 +21,8 @@ use clap::{Args, Subcommand, ValueEnum};
 use logs::open_regular;
 use servers::{ServerAddress, SqlConnection};
 use stream::{
-    DdlSchema, DirectorySink, Envelope, QueryText, RecordSink, ResumeToken, SinkTarget, SnapshotProgress,
-    StatementPolicy, StreamSettings, UnnamedColumnPolicy, lock_progress, parse_progress,
+    DdlSchema, DirectorySink, Envelope, QueryText, RecordSink, ResumeToken, SavedProgress, SinkTarget, SnapshotProgress,
+    StatementPolicy, StreamSettings, UnnamedColumnPolicy, lock_progress,
 };
 use wire::ReplicaEnd;
 
@@ -392,17 +392,17 @@ impl OutputArgs {
             let output = RecordSink::new(SinkTarget::Files(Box::new(files))).resumed_snapshot(snapshot);
             return Ok(ResumedOutput { output, resume });
         }
-        let (mut kept, mut snapshot) = (None, SnapshotProgress::default());
+        let (mut schema_number, mut snapshot) = (None, SnapshotProgress::default());
         let lock = self.progress.as_ref().map(|path| lock_progress(path)).transpose();
         let lock = lock.context("could not lock the progress file").map_err(CommandFailure::NotStarted)?;
         let resume = match &self.progress {
             None => ResumePoint { token: self.resume.clone(), gtid_state: None },
             Some(path) => match open_regular(path).and_then(io::read_to_string) {
                 Ok(text) => {
-                    let saved = parse_progress(&text);
+                    let saved = SavedProgress::parse(&text);
                     let saved = saved.with_context(|| format!("could not resume from {}", path.display()));
                     let saved = saved.map_err(CommandFailure::NotStarted)?;
-                    (kept, snapshot) = (saved.schema_number, saved.snapshot);
+                    (schema_number, snapshot) = (saved.schema_number, saved.snapshot);
                     ResumePoint { token: Some(saved.token), gtid_state: saved.gtid_state }
                 }
                 Err(error) if error.kind() == io::ErrorKind::NotFound => ResumePoint::default(),
@@ -416,7 +416,7 @@ impl OutputArgs {
         let pipe = stdout_reader::open_stdout(progress.map(|(path, lock)| ProgressFile {
             path,
             lock,
-            definitions: kept,
+            definitions: schema_number,
         }));
         let pipe = pipe.context("could not write to standard output").map_err(CommandFailure::NotStarted)?;
         let output = RecordSink::new(SinkTarget::Pipe(Box::new(pipe))).resumed_snapshot(snapshot);
