@@ -74,9 +74,10 @@ impl<'s> ChunkWriter<'s> {
                 continue;
             }
             self.write_row(row, &source, output)?;
-            if let Some(index) = &mut output.index {
+            let end = output.bytes.len();
+            if let Some(index) = output.index() {
                 self.table.put_key(&mut key, row, &mut self.buffers)?;
-                index.push_row(self.table.kind.clone(), &key, output.bytes.len());
+                index.push_row(self.table.kind.clone(), &key, end);
             }
             written += 1;
         }

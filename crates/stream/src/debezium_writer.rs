@@ -125,9 +125,10 @@ impl DebeziumWriter {
 
     /// Indexes the BEGIN or END record of the transaction.
     fn index_boundary(&self, output: &mut RecordSink) {
-        if let Some(index) = &mut output.index {
+        let end = output.bytes.len();
+        if let Some(index) = output.index() {
             let keys = index.put_key("id", &self.id);
-            index.push(KeyedRecordKind::Transaction, keys, output.bytes.len());
+            index.push(KeyedRecordKind::Transaction, keys, end);
         }
     }
 
@@ -255,7 +256,7 @@ impl DebeziumWriter {
         });
         out.extend_from_slice(&self.record_end.bytes);
         let end = output.bytes.len();
-        match &mut output.index {
+        match output.index() {
             Some(index) => self.index_row(index, change, op, end),
             None => Ok(()),
         }
@@ -382,11 +383,12 @@ impl DebeziumWriter {
             None => out.extend_from_slice(b"[]"),
         }
         out.extend_from_slice(b"}\n");
-        if let Some(index) = &mut output.index {
+        let end = output.bytes.len();
+        if let Some(index) = output.index() {
             let mut name = Vec::new();
             put_string(&mut name, definition.database);
             let keys = index.put_key("databaseName", &name);
-            index.push(KeyedRecordKind::Definition, keys, output.bytes.len());
+            index.push(KeyedRecordKind::Definition, keys, end);
         }
     }
 

@@ -18,8 +18,10 @@
 //! This crate never talks to a server, reads a clock, or skips a change silently.
 #![forbid(unsafe_code)]
 
+mod broker_output;
 mod broker_sink;
 mod broker_target;
+mod byte_output;
 mod catalogue_names;
 mod change;
 mod chunk_writer;
@@ -49,6 +51,7 @@ mod resume_token;
 mod schema_files;
 mod seek;
 mod settings;
+mod sink_progress;
 mod snapshot_column;
 mod snapshot_key;
 mod snapshot_progress;
@@ -91,7 +94,7 @@ pub use crate::incremental_snapshot::{
 pub use crate::key_watch::{KeyWatch, WatchFault};
 pub use crate::pipe_sink::PipeSink;
 pub use crate::progress_file::{SavedProgress, lock_progress};
-pub use crate::record_sink::{RecordSink, SinkTarget};
+pub use crate::record_sink::RecordSink;
 pub use crate::record_table::RecordTable;
 pub use crate::resume_token::{ResumeToken, ResumeTokenError};
 pub use crate::seek::seek;

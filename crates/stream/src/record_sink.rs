@@ -1,18 +1,21 @@
 //! Buffered writing of records, and saving of progress.
 
-use std::io::{self, Write as _};
+use std::io;
 
 use binlog::Event as Body;
 use sql::numbers::put_u64;
 
-use crate::broker_sink::{BrokerProgress, CommitStart, KeyedRecord, KeyedRecordKind, TransactionSkip};
+use crate::broker_output::BrokerOutput;
+use crate::broker_sink::{KeyedRecord, KeyedRecordKind, TransactionSkip};
 use crate::broker_target::BrokerTarget;
+use crate::byte_output::{ByteOutput, ByteTarget};
 use crate::ddl_schema::DdlSchema;
-use crate::directory_sink::{DirectorySink, StreamCheckpoint};
+use crate::directory_sink::DirectorySink;
 use crate::json_writer::put_string;
-use crate::pipe_sink::{self, PipeSink};
+use crate::pipe_sink::PipeSink;
 use crate::record_index::RecordIndex;
 use crate::resume_token::ResumeToken;
+use crate::sink_progress::{SinkMark, SinkProgress};
 use crate::snapshot_progress::SnapshotProgress;
 use crate::stream_gtid_state::StreamGtidState;
 use crate::transaction_buffer::put_resume;
@@ -20,116 +23,74 @@ use crate::transaction_buffer::put_resume;
 /// Size in bytes at which the buffer is written.
 const DRAIN_SIZE: usize = 256 << 10;
 
-/// Progress without tables.
-const NO_SNAPSHOT: &SnapshotProgress = &SnapshotProgress { tables: Vec::new(), requests: Vec::new() };
-
 /// Buffer of records, written many at a time.
 #[derive(Debug)]
 pub struct RecordSink {
     pub(crate) bytes: Vec<u8>,
-    /// Bounds and keys of the records in the buffer, for a broker.
-    pub(crate) index: Option<RecordIndex>,
     target: SinkTarget,
-    /// Bytes written so far.
-    written: u64,
-    marked: Option<SinkMark>,
-    /// GTIDs received from a server up to the mark; `None` for log files.
-    gtid_state: Option<StreamGtidState>,
+    progress: SinkProgress,
     /// Server whose log is being read.
     server: String,
-    /// Table definitions at the mark, if they are newer than the saved ones.
-    new_schema: Option<DdlSchema>,
-    /// True if the mark is newer than the saved progress.
-    is_newer: bool,
-    /// True after a failure of a broker: nothing is committed any more.
-    has_failed: bool,
-    /// Part of the transaction after the mark that another program has written.
-    skip: Option<TransactionSkip>,
-    /// Progress of incremental snapshots at the mark.
-    snapshot: SnapshotProgress,
 }
 
 /// Target of the records.
 #[derive(Debug)]
-pub enum SinkTarget {
-    /// Pipe or standard output, with a reader.
-    Pipe(Box<PipeSink>),
-    /// Files that contain each transaction exactly once.
-    Files(Box<DirectorySink>),
-    /// Message broker, whose readers get each transaction exactly once.
-    Broker(Box<BrokerTarget>),
-}
-
-/// Extent of pushing buffered records to a broker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum PushExtent {
-    /// All records.
-    All,
-    /// Records of complete transactions.
-    Complete,
-}
-
-/// End of a transaction.
-#[derive(Clone, Debug)]
-struct SinkMark {
-    token: ResumeToken,
-    /// Bytes of records up to the mark.
-    size: u64,
+enum SinkTarget {
+    Bytes(ByteOutput),
+    Broker(BrokerOutput),
 }
 
 impl RecordSink {
-    /// Creates an output to a target.
-    pub fn new(to: SinkTarget) -> Self {
+    /// Creates an output to a pipe or to standard output.
+    pub fn for_pipe(pipe: PipeSink) -> Self {
+        Self::new(SinkTarget::Bytes(ByteOutput::new(ByteTarget::Pipe(Box::new(pipe)))))
+    }
+
+    /// Creates an output to the files of a directory.
+    pub fn for_files(files: DirectorySink) -> Self {
+        Self::new(SinkTarget::Bytes(ByteOutput::new(ByteTarget::Files(Box::new(files)))))
+    }
+
+    /// Creates an output to a message broker. `skip` is the part of the next transaction that another program has written.
+    pub fn for_broker(broker: BrokerTarget, skip: Option<TransactionSkip>) -> Self {
+        Self::new(SinkTarget::Broker(BrokerOutput::new(broker, skip)))
+    }
+
+    fn new(target: SinkTarget) -> Self {
         Self {
             bytes: Vec::with_capacity(DRAIN_SIZE * 2),
-            index: matches!(to, SinkTarget::Broker(_)).then(RecordIndex::default),
-            target: to,
-            written: 0,
-            marked: None,
-            gtid_state: None,
+            target,
+            progress: SinkProgress::default(),
             server: String::new(),
-            new_schema: None,
-            is_newer: false,
-            has_failed: false,
-            skip: None,
-            snapshot: SnapshotProgress::default(),
         }
     }
 
     /// Sets the position at which a run resumes. Until the first mark, it is saved with parts of a large transaction.
     #[must_use]
     pub fn resumed_at(mut self, token: Option<ResumeToken>) -> Self {
-        self.marked = token.map(|token| SinkMark { token, size: 0 });
-        self
-    }
-
-    /// Sets the part of the next transaction that another program has written.
-    #[must_use]
-    pub const fn resumed_within(mut self, skip: Option<TransactionSkip>) -> Self {
-        self.skip = skip;
+        self.progress.mark = token.map(|token| SinkMark { token, size: 0 });
         self
     }
 
     /// Sets the progress of incremental snapshots that an earlier run has saved.
     #[must_use]
     pub fn resumed_snapshot(mut self, snapshot: SnapshotProgress) -> Self {
-        self.snapshot = snapshot;
+        self.progress.snapshot = snapshot;
         self
     }
 
     /// Returns the progress of incremental snapshots.
     pub const fn snapshot(&self) -> &SnapshotProgress {
-        &self.snapshot
+        &self.progress.snapshot
     }
 
     /// Returns whether records that belong to no transaction of the source may follow: nothing of the next transaction was
     /// written.
     pub const fn is_between_transactions(&self) -> bool {
-        let is_broker_ready = match &self.target {
+        match &self.target {
+            SinkTarget::Bytes(_) => true,
             SinkTarget::Broker(broker) => broker.is_between_transactions(),
-            SinkTarget::Pipe(_) | SinkTarget::Files(_) => true,
-        };
-        is_broker_ready && self.skip.is_none()
+        }
     }
 
     /// Marks the end of a chunk of an incremental snapshot, or a change of its tables, between two transactions. `token`
@@ -140,7 +101,7 @@ impl RecordSink {
     /// If records cannot be written.
     pub fn mark_snapshot(&mut self, token: ResumeToken, snapshot: SnapshotProgress) -> io::Result<()> {
         assert!(self.is_between_transactions(), "ours: chunks are between transactions");
-        self.snapshot = snapshot;
+        self.progress.snapshot = snapshot;
         self.mark_position(token);
         self.drain_if_full()
     }
@@ -148,22 +109,25 @@ impl RecordSink {
     /// Returns the saved progress of incremental snapshots; `None` if the output saves none.
     pub fn saved_snapshot(&self) -> Option<&SnapshotProgress> {
         match &self.target {
-            SinkTarget::Pipe(pipe) => pipe.saved_snapshot(),
-            SinkTarget::Files(files) => Some(files.snapshot().unwrap_or(NO_SNAPSHOT)),
-            SinkTarget::Broker(broker) => Some(broker.committed_snapshot().unwrap_or(NO_SNAPSHOT)),
+            SinkTarget::Bytes(output) => output.saved_snapshot(),
+            SinkTarget::Broker(broker) => Some(broker.saved_snapshot()),
         }
     }
 
     /// Returns the part of the next transaction that another program has written.
     pub const fn skip(&self) -> Option<TransactionSkip> {
-        self.skip
+        match &self.target {
+            SinkTarget::Bytes(_) => None,
+            SinkTarget::Broker(broker) => broker.skip(),
+        }
     }
 
     /// Sets the server whose log follows. `gtid_state` holds the GTIDs received so far, perhaps from another server. They are
     /// saved with the position.
     pub fn follow(&mut self, server: &str, gtid_state: Option<StreamGtidState>) {
         self.server = server.to_owned();
-        self.gtid_state = Some(gtid_state.unwrap_or_else(|| StreamGtidState::new(self.server.clone())));
+        let gtid_state = gtid_state.unwrap_or_else(|| StreamGtidState::new(self.server.clone()));
+        self.progress.gtid_state = Some(gtid_state);
     }
 
     /// Reads the saved table definitions; `None` if there are none.
@@ -173,9 +137,8 @@ impl RecordSink {
     /// If the file cannot be read.
     pub fn read_schema(&self) -> io::Result<Option<DdlSchema>> {
         match &self.target {
-            SinkTarget::Files(files) => files.read_schema(),
-            SinkTarget::Pipe(pipe) => pipe.read_schema(),
-            SinkTarget::Broker(broker) => Ok(broker.definitions().cloned()),
+            SinkTarget::Bytes(output) => output.read_schema(),
+            SinkTarget::Broker(broker) => Ok(broker.definitions()),
         }
     }
 
@@ -183,42 +146,57 @@ impl RecordSink {
     /// save.
     pub fn forget_schema(&mut self) {
         match &mut self.target {
-            SinkTarget::Files(files) => files.forget_schema(),
-            SinkTarget::Pipe(pipe) => pipe.forget_schema(),
+            SinkTarget::Bytes(output) => output.forget_schema(),
             SinkTarget::Broker(broker) => broker.forget_definitions(),
         }
     }
 
     /// Sets the table definitions after the current transaction, to be saved with its end.
     pub fn set_schema(&mut self, definitions: DdlSchema) {
-        self.new_schema = Some(definitions);
+        self.progress.new_schema = Some(definitions);
     }
 
     /// Takes back definitions that are not yet part of a mark.
     pub(crate) const fn take_schema(&mut self) -> Option<DdlSchema> {
-        self.new_schema.take()
+        self.progress.new_schema.take()
     }
 
     /// Returns the GTIDs received from a server up to the last mark.
     pub const fn gtid_state(&self) -> Option<&StreamGtidState> {
-        self.gtid_state.as_ref()
+        self.progress.gtid_state.as_ref()
     }
 
     /// Adds the GTIDs in the head of a log of the server.
     pub fn begin_log(&mut self, head: &Body<'_>) {
-        if let Some(gtid_state) = &mut self.gtid_state {
+        if let Some(gtid_state) = &mut self.progress.gtid_state {
             gtid_state.add_log_head(head);
+        }
+    }
+
+    /// Returns the index of the records in the buffer; `None` if records have no keys.
+    pub(crate) const fn index(&mut self) -> Option<&mut RecordIndex> {
+        match &mut self.target {
+            SinkTarget::Bytes(_) => None,
+            SinkTarget::Broker(broker) => Some(&mut broker.index),
         }
     }
 
     /// Returns whether there were no records yet.
     pub(crate) const fn is_empty(&self) -> bool {
-        self.written == 0 && self.bytes.is_empty()
+        self.written() == 0 && self.bytes.is_empty()
+    }
+
+    /// Returns the number of bytes that have left the buffer.
+    const fn written(&self) -> u64 {
+        match &self.target {
+            SinkTarget::Bytes(output) => output.written(),
+            SinkTarget::Broker(broker) => broker.written(),
+        }
     }
 
     /// Returns the position after the last transaction.
     pub fn token(&self) -> Option<&ResumeToken> {
-        self.marked.as_ref().map(|mark| &mark.token)
+        self.progress.mark.as_ref().map(|mark| &mark.token)
     }
 
     /// Discards the records after the last transaction, which the caller reads again. Files are truncated. Records that
@@ -228,25 +206,15 @@ impl RecordSink {
     ///
     /// If a file cannot be truncated.
     pub fn rewind(&mut self) -> io::Result<()> {
-        if matches!(self.target, SinkTarget::Broker(_)) {
-            return self.rewind_broker();
+        match &mut self.target {
+            SinkTarget::Bytes(output) => output.rewind(&mut self.bytes, &self.progress),
+            SinkTarget::Broker(broker) => broker.rewind(&mut self.bytes),
         }
-        let whole = self.marked.as_ref().map_or(0, |mark| mark.size);
-        if let Some(kept) = whole.checked_sub(self.written) {
-            self.bytes.truncate(kept as usize);
-            return Ok(());
-        }
-        self.bytes.clear();
-        if let SinkTarget::Files(files) = &mut self.target {
-            files.cut_tail(self.written - whole)?;
-            self.written = whole;
-        }
-        Ok(())
     }
 
     /// Marks the end of a transaction: the next save covers the records up to here.
     pub fn mark(&mut self, token: ResumeToken) {
-        if let Some(gtid_state) = &mut self.gtid_state {
+        if let Some(gtid_state) = &mut self.progress.gtid_state {
             gtid_state.add(token.gtid.as_deref());
         }
         self.mark_position(token);
@@ -254,69 +222,52 @@ impl RecordSink {
 
     /// Marks a position that is not the end of a transaction.
     pub(crate) fn mark_position(&mut self, token: ResumeToken) {
-        if let Some(gtid_state) = &mut self.gtid_state {
+        if let Some(gtid_state) = &mut self.progress.gtid_state {
             // Until the first mark, the position belongs to the previous server's log.
             gtid_state.server.clone_from(&self.server);
         }
-        let size = self.written + self.bytes.len() as u64;
-        self.marked = Some(SinkMark { token, size });
-        (self.is_newer, self.skip) = (true, None);
-        self.index.iter_mut().for_each(RecordIndex::end_transaction);
-        if matches!(&self.target, SinkTarget::Pipe(pipe) if pipe.is_mark_due(size)) {
-            self.mark_pipe();
-        }
-    }
-
-    /// Passes the mark to the pipe, which saves it once the reader has read all records before it.
-    fn mark_pipe(&mut self) {
-        if let (SinkTarget::Pipe(pipe), Some(SinkMark { token, size }), true) =
-            (&mut self.target, &self.marked, self.is_newer)
-        {
-            let (token, size, gtid_state) = (token.clone(), *size, self.gtid_state.clone());
-            let (snapshot, new_schema) = (self.snapshot.clone(), self.new_schema.take());
-            pipe.mark(pipe_sink::PipeMark { token, size, gtid_state, new_schema, snapshot });
-            self.is_newer = false;
+        let size = self.written() + self.bytes.len() as u64;
+        self.progress.mark = Some(SinkMark { token, size });
+        self.progress.is_newer = true;
+        match &mut self.target {
+            SinkTarget::Bytes(output) => output.mark(&mut self.progress),
+            SinkTarget::Broker(broker) => broker.mark(),
         }
     }
 
     /// Returns whether the progress is saved, so that the next run resumes where this one stops.
     pub const fn saves_progress(&self) -> bool {
         match &self.target {
-            SinkTarget::Pipe(pipe) => pipe.saves_progress(),
-            SinkTarget::Files(_) | SinkTarget::Broker(_) => true,
+            SinkTarget::Bytes(output) => output.saves_progress(),
+            SinkTarget::Broker(_) => true,
         }
     }
 
     /// Returns whether the reader of the pipe has yet to read records before a mark.
     pub fn has_unread_marks(&self) -> bool {
         match &self.target {
-            SinkTarget::Pipe(pipe) => pipe.has_unread_marks(),
-            SinkTarget::Files(_) | SinkTarget::Broker(_) => false,
+            SinkTarget::Bytes(output) => output.has_unread_marks(),
+            SinkTarget::Broker(_) => false,
         }
     }
 
-    /// Lets a broker take notice of its connections while there are no records. Returns whether it is to be called
-    /// regularly.
+    /// Lets a broker handle its connections while there are no records. Returns whether it must be called regularly.
     ///
     /// # Errors
     ///
     /// If a commit has failed.
     pub fn poll(&mut self) -> io::Result<bool> {
         match &mut self.target {
-            SinkTarget::Broker(broker) => {
-                let polled = broker.poll();
-                self.unless_failed(polled).map(|()| true)
-            }
-            SinkTarget::Pipe(_) | SinkTarget::Files(_) => Ok(false),
+            SinkTarget::Bytes(_) => Ok(false),
+            SinkTarget::Broker(broker) => broker.poll(&mut self.progress).map(|()| true),
         }
     }
 
     /// Returns whether a save is due: a file has reached its maximum size, or records have waited for a broker long enough.
     pub fn is_save_due(&self) -> bool {
         match &self.target {
-            SinkTarget::Pipe(..) => false,
+            SinkTarget::Bytes(output) => output.is_save_due(&self.bytes),
             SinkTarget::Broker(broker) => broker.is_commit_due(),
-            SinkTarget::Files(files) => files.size() + self.bytes.len() as u64 >= files.size_max(),
         }
     }
 
@@ -327,30 +278,10 @@ impl RecordSink {
     ///
     /// If records or progress cannot be written.
     pub fn save(&mut self) -> io::Result<()> {
-        if matches!(self.target, SinkTarget::Broker(_)) {
-            return self.save_to_broker();
-        }
-        self.mark_pipe();
-        let drained = self.drain();
         match &mut self.target {
-            // Save what was read even if the pipe takes no more.
-            SinkTarget::Pipe(pipe) => drained.and(pipe.save())?,
-            SinkTarget::Files(files) => {
-                drained?;
-                if let (Some(mark), true) = (&self.marked, self.is_newer) {
-                    let checkpoint = StreamCheckpoint {
-                        token: &mark.token,
-                        gtid_state: self.gtid_state.as_ref(),
-                        snapshot: &self.snapshot,
-                        new_schema: self.new_schema.take(),
-                    };
-                    files.save(checkpoint, self.written - mark.size)?;
-                }
-            }
-            SinkTarget::Broker(_) => drained?,
+            SinkTarget::Bytes(output) => output.save(&mut self.bytes, &mut self.progress),
+            SinkTarget::Broker(broker) => broker.save(&mut self.bytes, &mut self.progress),
         }
-        self.is_newer = false;
-        Ok(())
     }
 
     /// Writes and saves the rest, and finishes the last file.
@@ -359,14 +290,13 @@ impl RecordSink {
     ///
     /// If records or progress cannot be written.
     pub fn finish(mut self) -> io::Result<()> {
-        if matches!(self.target, SinkTarget::Broker(_)) {
-            self.rewind()?;
+        if let SinkTarget::Broker(broker) = &mut self.target {
+            broker.rewind(&mut self.bytes)?;
         }
         self.save()?;
         match self.target {
-            SinkTarget::Pipe(..) => Ok(()),
-            SinkTarget::Broker(mut broker) => broker.finish(),
-            SinkTarget::Files(files) => files.finish(),
+            SinkTarget::Bytes(output) => output.finish(),
+            SinkTarget::Broker(broker) => broker.finish(),
         }
     }
 
@@ -379,25 +309,18 @@ impl RecordSink {
     }
 
     fn drain(&mut self) -> io::Result<()> {
-        let written = match &mut self.target {
-            SinkTarget::Pipe(pipe) => pipe.write_all(&self.bytes),
-            SinkTarget::Files(files) => files.write_all(&self.bytes),
-            SinkTarget::Broker(_) => return self.push_to_broker(PushExtent::All),
-        };
-        self.written += self.bytes.len() as u64;
-        self.bytes.clear();
-        if written.is_err() {
-            // A later save must not count records that were not written.
-            (self.marked, self.is_newer) = (None, false);
+        match &mut self.target {
+            SinkTarget::Bytes(output) => output.drain(&mut self.bytes, &mut self.progress),
+            SinkTarget::Broker(broker) => broker.drain(&mut self.bytes, &mut self.progress),
         }
-        written
     }
 
     /// Adds the field `resume` to the last record.
     pub(crate) fn put_resume(&mut self, token: &ResumeToken) {
         put_resume(&mut self.bytes, token);
-        if let Some(index) = &mut self.index {
-            index.extend_last(self.bytes.len());
+        let end = self.bytes.len();
+        if let Some(index) = self.index() {
+            index.extend_last(end);
         }
     }
 
@@ -415,95 +338,14 @@ impl RecordSink {
         value.push(b'}');
         let (key, value) = (Some(&*key), Some(&*value));
         let kind = &KeyedRecordKind::Heartbeat;
-        let pushed = broker.push_heartbeat(&KeyedRecord { kind, key, value, other_key: None });
-        self.is_newer |= *pushed.as_ref().unwrap_or(&false);
-        self.unless_failed(pushed.map(drop))
+        broker.push_heartbeat(&KeyedRecord { kind, key, value, other_key: None }, &mut self.progress)
     }
 
     /// Starts a snapshot, which starts over after an interruption: nothing is saved with its records.
-    pub(crate) fn begin_snapshot(&mut self) {
+    pub(crate) const fn begin_snapshot(&mut self) {
         if let SinkTarget::Broker(broker) = &mut self.target {
             broker.begin_snapshot();
         }
-    }
-
-    fn rewind_broker(&mut self) -> io::Result<()> {
-        let (SinkTarget::Broker(broker), Some(index)) = (&mut self.target, &mut self.index) else {
-            return Ok(());
-        };
-        let complete = index.complete_entries();
-        let size = index.keep_first(complete);
-        self.bytes.truncate(size);
-        if complete == 0 { broker.rewind() } else { Ok(()) }
-    }
-
-    fn save_to_broker(&mut self) -> io::Result<()> {
-        self.push_to_broker(PushExtent::Complete)?;
-        let committed = match &self.target {
-            // Only a large transaction is committed in parts.
-            SinkTarget::Broker(broker) if self.is_newer && !broker.is_in_transaction() => {
-                self.commit_to_broker()
-            }
-            _ => Ok(()),
-        };
-        self.unless_failed(committed)
-    }
-
-    /// Pushes buffered records. Commits what is too large for one transaction of the broker.
-    fn push_to_broker(&mut self, extent: PushExtent) -> io::Result<()> {
-        let pushed = self.push_extent(extent);
-        self.unless_failed(pushed)
-    }
-
-    /// Discards the mark after a failure, and ends all commits: a later save must not count records that were not
-    /// written, and pushes some records again.
-    fn unless_failed(&mut self, result: io::Result<()>) -> io::Result<()> {
-        if result.is_err() {
-            (self.marked, self.is_newer, self.has_failed) = (None, false, true);
-        }
-        result
-    }
-
-    fn push_extent(&mut self, extent: PushExtent) -> io::Result<()> {
-        let complete = self.index.as_ref().map_or(0, RecordIndex::complete_entries);
-        self.push_entries(complete)?;
-        if extent == PushExtent::All {
-            // The rest belongs to an incomplete transaction.
-            self.push_entries(usize::MAX)?;
-        }
-        Ok(())
-    }
-
-    /// Pushes the first `count` entries of the index, and commits if the broker is full.
-    fn push_entries(&mut self, count: usize) -> io::Result<()> {
-        let (SinkTarget::Broker(broker), Some(index)) = (&mut self.target, &mut self.index) else {
-            return Ok(());
-        };
-        let size = broker.push_entries(index, count, &self.bytes)?;
-        self.bytes.drain(..size);
-        self.written += size as u64;
-        if broker.is_full() { self.commit_to_broker() } else { Ok(()) }
-    }
-
-    fn commit_to_broker(&mut self) -> io::Result<()> {
-        let SinkTarget::Broker(broker) = &mut self.target else { return Ok(()) };
-        if self.has_failed {
-            return Ok(());
-        }
-        let definitions = match broker.is_in_transaction() {
-            true => None,
-            false => self.new_schema.take(),
-        };
-        let progress = BrokerProgress {
-            token: self.marked.as_ref().map(|mark| mark.token.clone()),
-            skip: self.skip,
-            gtid_state: self.gtid_state.clone(),
-            snapshot: self.snapshot.clone(),
-            ..BrokerProgress::default()
-        };
-        // Progress that is deferred is still to be saved.
-        self.is_newer = broker.commit(progress, definitions)? == CommitStart::Deferred;
-        Ok(())
     }
 }
 
@@ -514,7 +356,7 @@ mod tests {
     use std::io::{self, Write};
     use std::rc::Rc;
 
-    use super::{RecordSink, SinkTarget};
+    use super::RecordSink;
     use crate::broker_sink::{
         BrokerProgress, BrokerSink, CommitStart, CommittedPart, KeyedRecord, KeyedRecordKind,
     };
@@ -545,7 +387,7 @@ mod tests {
         let path = directory.path().join("progress");
         let lock = lock_progress(&path).unwrap();
         let pipe = PipeSink::new(Box::new(LimitedWriter(10))).with_progress(path.clone(), lock, None, || 0);
-        let mut output = RecordSink::new(SinkTarget::Pipe(Box::new(pipe)));
+        let mut output = RecordSink::for_pipe(pipe);
         output.bytes.extend(b"one\n");
         output.mark("binlog.000001:100".parse().unwrap());
         output.save().unwrap();
@@ -636,7 +478,7 @@ mod tests {
             let commits = Rc::new(RefCell::new(Vec::new()));
             let sink = ListBroker { commits: Rc::clone(&commits), ..ListBroker::default() };
             let target = BrokerTarget::new(Box::new(sink), committed, None);
-            let output = RecordSink::new(SinkTarget::Broker(Box::new(target)));
+            let output = RecordSink::for_broker(target, None);
             Self { output: output.resumed_at(token.map(|token| token.parse().unwrap())), commits }
         }
 
@@ -650,7 +492,7 @@ mod tests {
                     letter => {
                         self.output.bytes.extend(format!("{letter}\n").bytes());
                         let (key, end) = (letter.to_string(), self.output.bytes.len());
-                        let index = self.output.index.as_mut().unwrap();
+                        let index = self.output.index().unwrap();
                         index.push_row(KeyedRecordKind::Definition, key.as_bytes(), end);
                     }
                 }
@@ -694,7 +536,7 @@ mod tests {
         let commits = Rc::new(RefCell::new(Vec::new()));
         let sink = ListBroker { commits: Rc::clone(&commits), is_deferred: true, ..ListBroker::default() };
         let target = BrokerTarget::new(Box::new(sink), CommittedPart::default(), None);
-        let mut output = RecordSink::new(SinkTarget::Broker(Box::new(target)));
+        let mut output = RecordSink::for_broker(target, None);
         output.mark("log:7".parse().unwrap());
         output.save().unwrap();
         assert!(commits.borrow().is_empty(), "{commits:?}");
@@ -709,7 +551,7 @@ mod tests {
         let refused = Some("c".to_owned());
         let sink = ListBroker { commits: Rc::clone(&commits), refused, ..ListBroker::default() };
         let target = BrokerTarget::new(Box::new(sink), CommittedPart::default(), None);
-        let output = RecordSink::new(SinkTarget::Broker(Box::new(target)));
+        let output = RecordSink::for_broker(target, None);
         let mut given = BrokerFixture { output, commits };
         assert!(given.write("ab|c|").is_err());
         // An orderly shutdown saves once more, and pushes the records again.

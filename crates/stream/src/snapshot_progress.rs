@@ -29,6 +29,9 @@ pub struct PendingTable {
 }
 
 impl SnapshotProgress {
+    /// Progress without tables.
+    pub(crate) const NONE: &'static Self = &Self { tables: Vec::new(), requests: Vec::new() };
+
     /// Returns whether there is nothing to save.
     pub const fn is_empty(&self) -> bool {
         self.tables.is_empty() && self.requests.is_empty()

@@ -120,7 +120,7 @@ impl SnapshotWriter {
     ) -> Result<(), StreamError> {
         self.last.flush(output)?;
         let table = self.table.as_mut().expect("ours: begin_table comes before the rows");
-        if output.index.is_some() {
+        if output.index().is_some() {
             self.last.kind = Some(table.snapshot.kind.clone());
             table.snapshot.put_key(&mut self.last.key, row, &mut self.buffers)?;
         }
@@ -235,8 +235,9 @@ impl LastRecord {
             output.bytes.extend_from_slice(mark.text());
         }
         output.bytes.extend_from_slice(back);
-        if let (Some(index), Some(kind)) = (&mut output.index, self.kind.take()) {
-            index.push_row(kind, &self.key, output.bytes.len());
+        let end = output.bytes.len();
+        if let (Some(index), Some(kind)) = (output.index(), self.kind.take()) {
+            index.push_row(kind, &self.key, end);
         }
         self.record.clear();
         self.mark_at = 0;

@@ -14,9 +14,8 @@ use std::{env, fs};
 use logs::LogReader;
 use sql::ReplicationFilter;
 use stream::{
-    Envelope, PipeSink, QueryText, RecordSink, ResumeToken, SchemaPolicy, SinkTarget, StatementPolicy,
-    StreamHooks, StreamSettings, Streamer, UnnamedColumnPolicy, ValueModes, new_stream_walk, seek,
-    stream_log,
+    Envelope, PipeSink, QueryText, RecordSink, ResumeToken, SchemaPolicy, StatementPolicy, StreamHooks,
+    StreamSettings, Streamer, UnnamedColumnPolicy, ValueModes, new_stream_walk, seek, stream_log,
 };
 
 #[derive(Clone, Default)]
@@ -56,7 +55,7 @@ fn stream_sample(sample: &str, envelope: Envelope, from: Option<&ResumeToken>) -
         seek(&mut reader, token, None).unwrap();
     }
     let (written, mut tokens) = (SharedBuffer::default(), Vec::new());
-    let mut output = RecordSink::new(SinkTarget::Pipe(Box::new(PipeSink::new(Box::new(written.clone())))));
+    let mut output = RecordSink::for_pipe(PipeSink::new(Box::new(written.clone())));
     let mut streamer = Streamer::new(settings(envelope));
     let mut boundary = |boundary: stream::TransactionBoundary<'_>| {
         tokens.push(boundary.token.clone());

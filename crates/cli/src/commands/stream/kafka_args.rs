@@ -127,7 +127,7 @@ impl KafkaArgs {
     fn open(&self, to: &str, stream: &KafkaStream<'_>) -> Result<ResumedOutput, anyhow::Error> {
         use anyhow::{Context as _, anyhow};
         use kafka_sink::{KafkaSink, OpenedKafka, SharedKafkaState};
-        use stream::{BrokerTarget, DdlSchema, RecordSink, SinkTarget};
+        use stream::{BrokerTarget, DdlSchema, RecordSink};
 
         use crate::commands::stream::live::ResumePoint;
 
@@ -142,8 +142,8 @@ impl KafkaArgs {
         let definitions = definitions.map(|text| DdlSchema::parse(&text));
         let target = BrokerTarget::new(Box::new(sink), progress.part, definitions);
         let resume = ResumePoint { token: progress.token.clone(), gtid_state: progress.gtid_state };
-        let output = RecordSink::new(SinkTarget::Broker(Box::new(target))).resumed_at(progress.token);
-        let output = output.resumed_within(progress.skip).resumed_snapshot(progress.snapshot);
+        let output = RecordSink::for_broker(target, progress.skip).resumed_at(progress.token);
+        let output = output.resumed_snapshot(progress.snapshot);
         Ok(ResumedOutput { output, resume })
     }
 

@@ -21,7 +21,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use logs::open_regular;
 use servers::{ServerAddress, SqlConnection};
 use stream::{
-    DdlSchema, DirectorySink, Envelope, QueryText, RecordSink, ResumeToken, SavedProgress, SinkTarget, SnapshotProgress,
+    DdlSchema, DirectorySink, Envelope, QueryText, RecordSink, ResumeToken, SavedProgress, SnapshotProgress,
     StatementPolicy, StreamSettings, UnnamedColumnPolicy, lock_progress,
 };
 use wire::ReplicaEnd;
@@ -389,7 +389,7 @@ impl OutputArgs {
             let resume =
                 ResumePoint { token: files.resume_token().cloned(), gtid_state: files.gtid_state().cloned() };
             let snapshot = files.snapshot().cloned().unwrap_or_default();
-            let output = RecordSink::new(SinkTarget::Files(Box::new(files))).resumed_snapshot(snapshot);
+            let output = RecordSink::for_files(files).resumed_snapshot(snapshot);
             return Ok(ResumedOutput { output, resume });
         }
         let (mut schema_number, mut snapshot) = (None, SnapshotProgress::default());
@@ -419,7 +419,7 @@ impl OutputArgs {
             definitions: schema_number,
         }));
         let pipe = pipe.context("could not write to standard output").map_err(CommandFailure::NotStarted)?;
-        let output = RecordSink::new(SinkTarget::Pipe(Box::new(pipe))).resumed_snapshot(snapshot);
+        let output = RecordSink::for_pipe(pipe).resumed_snapshot(snapshot);
         Ok(ResumedOutput { output, resume })
     }
 }
