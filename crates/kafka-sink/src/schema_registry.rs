@@ -159,8 +159,8 @@ impl SchemaRegistry {
                 .map(|answer| answer.id)
                 .map_err(|error| AttemptFailure::Refused(format!("unexpected answer: {error}")));
         }
-        let told: RegistryErrorBody = serde_json::from_slice(&body).unwrap_or_default();
-        let reason = match told.message.as_str() {
+        let refusal: RegistryErrorBody = serde_json::from_slice(&body).unwrap_or_default();
+        let reason = match refusal.message.as_str() {
             "" => format!("HTTP status {status}"),
             message => format!("{message} (HTTP status {})", status.as_u16()),
         };

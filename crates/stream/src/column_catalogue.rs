@@ -269,7 +269,7 @@ fn with_column_schema(column: &Column, facts: &ColumnSchema) -> Column {
     const BINARY: u16 = 63;
     // A server reports ENUM and SET members in UTF-8, whatever the column's own character set is.
     let texts = parse_texts(&facts.column_type).into_iter().map(|text| text.into_bytes().into());
-    let told = match &*facts.data_type {
+    let stated = match &*facts.data_type {
         "enum" | "set" => None,
         data_type if BINARY_TYPES.contains(&data_type) => Some(BINARY),
         _ => facts.collation,
@@ -277,7 +277,7 @@ fn with_column_schema(column: &Column, facts: &ColumnSchema) -> Column {
     let mut named = column.clone();
     named.name = Some(facts.name.clone().into_bytes().into());
     named.unsigned = column.unsigned.or_else(|| Some(facts.column_type.contains("unsigned")));
-    named.collation = column.collation.or(told);
+    named.collation = column.collation.or(stated);
     named.texts = texts.collect();
     named.geometry_type = (facts.data_type == "point").then_some(GeometryType::Point);
     named

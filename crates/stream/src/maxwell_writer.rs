@@ -101,8 +101,8 @@ impl MaxwellWriter {
         held.release(|waiting| match waiting {
             BufferedItem::Rows(waiting, prepared, followed) => {
                 number.last = if *followed == MoreRows::Yes { None } else { Some(waiting.count - 1) };
-                let told = put_rows(output, waiting, prepared, &mut number, buffers);
-                told.map_err(|refusal| refusal.at(log, waiting.offset))
+                let written = put_rows(output, waiting, prepared, &mut number, buffers);
+                written.map_err(|refusal| refusal.at(log, waiting.offset))
             }
             BufferedItem::Record(record) => {
                 output.bytes.extend_from_slice(record);

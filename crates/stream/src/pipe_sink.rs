@@ -300,8 +300,8 @@ mod tests {
         given.byte(defined("create table t (b int)"));
         given.check(3, "log:1|");
         given.check(1, "log:3|schema 1|");
-        let kept = given.pipe.read_schema().unwrap().expect("no definitions");
-        assert_eq!(Some(kept), defined("create table t (a int)"));
+        let saved = given.pipe.read_schema().unwrap().expect("no definitions");
+        assert_eq!(Some(saved), defined("create table t (a int)"));
         given.check(0, "log:4|schema 2|");
     }
 

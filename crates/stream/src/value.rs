@@ -53,16 +53,35 @@ pub(crate) fn put_text(out: &mut Vec<u8>, column: &ColumnPlan, text: &TextValue<
     put_string(out, &column.charset.decode_lossy(text.bytes));
 }
 
-/// Appends bytes in the column's form. If the log does not state that they are binary (`is_told`) and they are UTF-8,
-/// appends them as text.
+/// Statement of a log about bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BytesKind {
+    Binary,
+    /// The log does not state whether they are binary or text.
+    Unstated,
+}
+
+impl BytesKind {
+    /// Returns the kind of a column's values.
+    pub(crate) fn of(column: &ColumnPlan) -> Self {
+        match column.charset {
+            Charset::Binary => Self::Binary,
+            _ => Self::Unstated,
+        }
+    }
+}
+
+/// Appends bytes in the column's form. `Unstated` bytes are appended as text if they are UTF-8.
 pub(crate) fn put_bytes(
     out: &mut Vec<u8>,
     column: &ColumnPlan,
-    is_told: bool,
+    kind: BytesKind,
     bytes: &BytesValue<'_>,
     buffers: &mut ValueBuffers,
 ) {
-    if !is_told && let Ok(text) = std::str::from_utf8(bytes.bytes) {
+    if kind == BytesKind::Unstated
+        && let Ok(text) = std::str::from_utf8(bytes.bytes)
+    {
         return put_string(out, text);
     }
     if bytes.padding == 0 {
@@ -108,10 +127,15 @@ pub(crate) fn put_compressed(
     buffers: &mut ValueBuffers,
 ) -> Result<(), DecodeError> {
     let plain = value.decompress(DECOMPRESSED_MAX)?;
-    match value.collation {
-        Some(_) if column.charset != Charset::Binary => put_string(out, &column.charset.decode_lossy(&plain)),
-        told => put_bytes(out, column, told.is_some(), &BytesValue { bytes: &plain, padding: 0 }, buffers),
-    }
+    let kind = match value.collation {
+        Some(_) if column.charset != Charset::Binary => {
+            put_string(out, &column.charset.decode_lossy(&plain));
+            return Ok(());
+        }
+        Some(_) => BytesKind::Binary,
+        None => BytesKind::Unstated,
+    };
+    put_bytes(out, column, kind, &BytesValue { bytes: &plain, padding: 0 }, buffers);
     Ok(())
 }
 

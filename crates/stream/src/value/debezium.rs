@@ -9,7 +9,7 @@ use crate::json_writer::{put_base64, put_escaped, put_float, put_quoted};
 use crate::table_plan::ColumnPlan;
 use crate::unscaled_decimal::{unscaled_from_text, unscaled_integer};
 use crate::value::debezium_times::{put_date, put_datetime, put_time, put_timestamp};
-use crate::value::{ValueBuffers, put_bytes, put_compressed, put_enum, put_text, set_texts};
+use crate::value::{BytesKind, ValueBuffers, put_bytes, put_compressed, put_enum, put_text, set_texts};
 use crate::value_modes::{DecimalMode, UnsignedBigintMode};
 
 /// Appends a value.
@@ -26,7 +26,7 @@ pub(crate) fn put(
         Value::Float(number) => put_float(out, *number),
         Value::Double(number) => put_float(out, *number),
         Value::Text(text) => put_text(out, column, text),
-        Value::Bytes(bytes) => put_bytes(out, column, is_binary(column), bytes, buffers),
+        Value::Bytes(bytes) => put_bytes(out, column, BytesKind::of(column), bytes, buffers),
         Value::Decimal(decimal) => {
             let ValueBuffers { text, bytes } = buffers;
             text.clear();
@@ -69,10 +69,6 @@ fn put_rare(
         _ => out.extend_from_slice(b"null"),
     }
     Ok(())
-}
-
-fn is_binary(column: &ColumnPlan) -> bool {
-    column.charset == binlog::Charset::Binary
 }
 
 fn put_unsigned(out: &mut Vec<u8>, column: &ColumnPlan, number: u64) {

@@ -8,7 +8,7 @@ use crate::geometry::put_wkt;
 use crate::json_document::put_document;
 use crate::json_writer::{put_base64, put_float, put_quoted};
 use crate::table_plan::ColumnPlan;
-use crate::value::{ValueBuffers, put_bytes, put_compressed, put_enum, put_text, set_texts};
+use crate::value::{BytesKind, ValueBuffers, put_bytes, put_compressed, put_enum, put_text, set_texts};
 
 /// Appends a value.
 pub(crate) fn put(
@@ -24,9 +24,7 @@ pub(crate) fn put(
         Value::Float(number) => put_float(out, *number),
         Value::Double(number) => put_float(out, *number),
         Value::Text(text) => put_text(out, column, text),
-        Value::Bytes(bytes) => {
-            put_bytes(out, column, column.charset == binlog::Charset::Binary, bytes, buffers);
-        }
+        Value::Bytes(bytes) => put_bytes(out, column, BytesKind::of(column), bytes, buffers),
         Value::Decimal(decimal) => decimal.write(out),
         Value::Enum(number) => put_enum(out, column, *number)?,
         Value::Set(bits) => put_set(out, column, *bits)?,
