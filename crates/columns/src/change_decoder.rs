@@ -306,7 +306,7 @@ impl ChangeDecoder {
         }
     }
 
-    /// Refuses a statement that changes rows, unless it is not selected or such statements are to be skipped.
+    /// Refuses a statement that changes rows, unless it is not selected or such statements are skipped.
     fn process_statement_change(
         &self,
         sql: &[u8],

@@ -135,7 +135,7 @@ pub enum KafkaSinkError {
         /// Reason.
         reason: String,
     },
-    /// The run was to end before the brokers confirmed a transaction.
+    /// A stop was requested before the brokers confirmed a transaction.
     #[error("the brokers did not confirm the last records, which the next run writes again: {reason}")]
     Unconfirmed {
         /// Last error.

@@ -36,7 +36,7 @@ pub(crate) struct HttpResponse {
 }
 
 impl HttpClient {
-    /// Creates a client of the server of this address. Gives the reason if it cannot be created.
+    /// Creates a client of the server of this address. The error is the reason why it cannot be created.
     pub(crate) fn new(url: &Url, authorities: Option<TrustedAuthorities<'_>>) -> Result<Self, String> {
         // Any other provider would be one more implementation of cryptography. It may be installed already.
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -60,7 +60,7 @@ impl HttpClient {
         self.client.post(url)
     }
 
-    /// Sends a request. Gives the reason if there is no answer.
+    /// Sends a request. The error is the reason why there is no response.
     pub(crate) fn send(&self, request: RequestBuilder) -> Result<HttpResponse, String> {
         let answer = self.runtime.block_on(async {
             let mut answer = request.send().await?;

@@ -64,7 +64,7 @@ pub struct KafkaSettings {
     pub formats: RecordFormats,
     /// Schema registry; needed for Avro and JSON Schema.
     pub registry: Option<RegistrySettings>,
-    /// Returns whether the run is to end.
+    /// Returns whether a stop was requested.
     pub is_stop_requested: fn() -> bool,
     /// Receiver of notices.
     pub notices: KafkaNoticeReceiver,

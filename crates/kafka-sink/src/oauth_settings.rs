@@ -1,4 +1,4 @@
-//! Login by tokens that a server gives to a client with a secret (OAuth 2.0 client credentials).
+//! Login by tokens, which a server issues to clients with a secret (OAuth 2.0 client credentials).
 //!
 //! The properties are those of librdkafka, which can use them only with libcurl. bintide fetches the tokens itself.
 

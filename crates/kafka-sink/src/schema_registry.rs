@@ -125,7 +125,7 @@ impl SchemaRegistry {
         }
     }
 
-    /// Waits. Returns whether the run is to end.
+    /// Waits. Returns whether a stop was requested.
     fn is_stopped_within(&self, time: Duration) -> bool {
         let begun = Instant::now();
         while begun.elapsed() < time {

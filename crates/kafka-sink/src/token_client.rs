@@ -54,7 +54,7 @@ impl TokenClient {
         Ok(Self { http: http.map_err(|reason| KafkaSinkError::Oauth { reason })?, settings })
     }
 
-    /// Fetches a token. Gives the reason if there is none.
+    /// Fetches a token. The error is the reason why there is none.
     pub(crate) fn fetch(&self) -> Result<OAuthToken, String> {
         let OauthSettings { url, client, secret, scope, .. } = &self.settings;
         let request = self.http.post(url.clone()).basic_auth(client, Some(secret));

@@ -1,4 +1,4 @@
-//! Names of topics, as Debezium gives them, and their creation.
+//! Names of topics, which are those of Debezium, and their creation.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -69,7 +69,7 @@ pub(crate) struct TopicCatalogue {
     /// The first route that matches a table applies.
     routes: Vec<TopicRoute>,
     connection: ConnectionConfig,
-    /// Returns whether the run is to end.
+    /// Returns whether a stop was requested.
     is_stop_requested: fn() -> bool,
     /// Topics that exist.
     existing: HashSet<String>,

@@ -15,7 +15,7 @@ use crate::kafka_connection::{is_retriable, reason_of};
 use crate::kafka_context::KafkaContext;
 use crate::kafka_state::SharedKafkaState;
 
-/// Time after which a run that is to end stops waiting for the brokers.
+/// Time that a run waits for the brokers after a stop was requested.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 /// Interval at which a commit polls for Ctrl-C.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
@@ -35,7 +35,7 @@ pub(crate) struct TransactionCommitter {
 /// Failure of a transaction of Kafka.
 #[derive(Debug)]
 pub(crate) enum TransactionFailure {
-    /// It is to be aborted, and sent again.
+    /// The caller aborts it, and sends its records again.
     Abort(String),
     /// The sink is not usable any more.
     Fatal(KafkaSinkError),
@@ -105,7 +105,7 @@ impl TransactionCommitter {
         thread::sleep(DELIVERY_POLL_INTERVAL);
     }
 
-    /// Gives an error if the run is to end, and the brokers have not answered for a while.
+    /// Returns an error if a stop was requested and the brokers have not answered for a while.
     pub(crate) fn check_stop(&self, begun: Instant) -> Result<(), KafkaSinkError> {
         if (self.is_stop_requested)() && begun.elapsed() > STOP_TIMEOUT {
             let reason = self.state.error().unwrap_or_else(|| "they do not answer".to_owned());

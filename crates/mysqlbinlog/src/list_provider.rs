@@ -78,7 +78,7 @@ pub struct ListOutcome {
     pub is_empty: bool,
     /// Torn ends of logs that are in use.
     pub torn_ends: Vec<String>,
-    /// What the list could not test.
+    /// Warnings about checks that the list could not make.
     pub warnings: Vec<String>,
 }
 

@@ -27,7 +27,7 @@ pub trait BrokerSink: fmt::Debug {
     /// Returns whether uncommitted records have reached the limit of their size.
     fn is_full(&self) -> bool;
 
-    /// Returns whether the uncommitted records up to a mark are to be committed.
+    /// Returns whether the uncommitted records up to a mark have waited long enough for a commit.
     fn is_commit_due(&self) -> bool;
 
     /// Commits the uncommitted records, and saves the progress in the same transaction. Without progress, the saved
@@ -41,7 +41,7 @@ pub trait BrokerSink: fmt::Debug {
     /// Returns the progress that is committed; `None` if there is none.
     fn committed(&self) -> Option<&BrokerProgress>;
 
-    /// Waits until everything is committed that was to be.
+    /// Waits for the end of the commit that runs.
     ///
     /// # Errors
     ///
@@ -55,7 +55,7 @@ pub trait BrokerSink: fmt::Debug {
     /// If the sink is not usable any more.
     fn rewind(&mut self) -> io::Result<()>;
 
-    /// Takes notice of the state of the broker, and waits for the end of a commit. Called regularly while there are no records.
+    /// Handles events of the connection, and waits for the end of a commit. Called regularly while there are no records.
     ///
     /// # Errors
     ///
@@ -68,7 +68,7 @@ pub trait BrokerSink: fmt::Debug {
 pub enum CommitStart {
     /// The commit has started.
     Started,
-    /// There are no records, and the progress is to be committed later.
+    /// There are no records, and the progress waits for a later commit.
     Deferred,
 }
 

@@ -19,7 +19,7 @@ use crate::key_watch::{KeyWatch, WatchFault};
 use crate::snapshot_key::{ChunkBounds, KeyLiterals};
 use crate::snapshot_progress::{PendingTable, SnapshotProgress};
 
-/// Incremental snapshots of a stream: which tables are to be read, and the chunk that is being read.
+/// Incremental snapshots of a stream: the tables to read, and the chunk that is being read.
 #[derive(Debug)]
 pub struct IncrementalSnapshot {
     progress: SnapshotProgress,
@@ -81,7 +81,7 @@ pub enum ChunkStep {
     Wait,
     /// The chunk is read again, for this reason.
     Repeat(WatchFault),
-    /// The rows are to be written, unless the log has changed them.
+    /// The caller writes the rows that the log has not changed.
     Write(TableChunk),
 }
 

@@ -143,7 +143,7 @@ impl KeyWatch {
         }
     }
 
-    /// Takes notice of a statement.
+    /// Records a fault if a statement may change the table.
     pub(crate) fn add_statement(&mut self, query: &Query<'_>) {
         let [database, table] = self.names.each_ref().map(|name| name.as_bytes());
         let is_affected = match classify_statement(query.sql) {
@@ -160,7 +160,7 @@ impl KeyWatch {
         }
     }
 
-    /// Takes notice of a new definition.
+    /// Records the fault of a new definition.
     #[cfg(test)]
     pub(crate) fn redefine(&mut self) {
         self.set_fault(WatchFault::Redefined);

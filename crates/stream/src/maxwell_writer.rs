@@ -20,7 +20,7 @@ use crate::transaction_buffer::{
 use crate::value::maxwell::put;
 use crate::value::{FieldValue, ValueBuffers, value_of};
 
-/// Writer of Maxwell's records. It buffers them until the transaction ends, which gives its xid.
+/// Writer of Maxwell's records. It buffers them until the end of the transaction, which contains its xid.
 #[derive(Debug, Default)]
 pub(crate) struct MaxwellWriter {
     buffer: TransactionBuffer,

@@ -16,7 +16,7 @@ use crate::stream_gtid_state::StreamGtidState;
 /// ```text
 /// TOKEN
 /// schema NUMBER           if table definitions are saved
-/// snapshot {…}            if tables are to be read
+/// snapshot {…}            if tables are not read yet
 /// server ID               if the records came from a server
 /// gtids GTIDS             if its GTIDs are known
 /// ```

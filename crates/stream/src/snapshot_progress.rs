@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
-/// Progress of incremental snapshots: the tables that are still to be read.
+/// Progress of incremental snapshots: the tables that are not read to their ends.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SnapshotProgress {
     /// Tables to read. The first one is being read.
@@ -13,7 +13,7 @@ pub struct SnapshotProgress {
     pub requests: Vec<String>,
 }
 
-/// Table that an incremental snapshot is still to read.
+/// Table that an incremental snapshot has not read to its end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PendingTable {
     /// Names of its database and of the table.

@@ -1,4 +1,4 @@
-//! Rows and records buffered until their transaction ends. Only the end gives its xid, and shows which record is last.
+//! Rows and records buffered until their transaction ends. Only the end contains its xid, and shows which record is last.
 //!
 //! Rows are buffered as in the log: their records would take ten times the space.
 
