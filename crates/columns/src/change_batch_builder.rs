@@ -105,7 +105,7 @@ impl ChangeBatchBuilder {
     ///
     /// # Errors
     ///
-    /// If a row is corrupt, if the log lacks a JSON document, or if `full` fails.
+    /// Fails if a row is corrupt, if the log lacks a JSON document, or if `full` fails.
     pub fn append(
         &mut self,
         decoder: &RowDecoder,
@@ -185,7 +185,7 @@ impl ChangeBatchBuilder {
     ///
     /// # Errors
     ///
-    /// If the arrays do not make up a batch.
+    /// Fails if the arrays do not make up a batch.
     pub fn finish(&mut self) -> Result<RecordBatch, ColumnsError> {
         self.finish_arrays().map_err(|cause| ColumnsError::Batch {
             table: format!("{}.{}", self.schema.database, self.schema.table),

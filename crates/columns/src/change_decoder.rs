@@ -156,7 +156,7 @@ impl ChangeDecoder {
     ///
     /// # Errors
     ///
-    /// If the log ends within a transaction, or if the receiver fails.
+    /// Fails if the log ends within a transaction, or if the receiver fails.
     pub fn end_log(&mut self, sink: &mut BatchSink<'_>) -> Result<(), ColumnsError> {
         if let Some(open) = self.walk.open_transaction() {
             let (log, start) = (self.log.current.clone(), open.position);
@@ -170,8 +170,8 @@ impl ChangeDecoder {
     ///
     /// # Errors
     ///
-    /// If the event is corrupt or not allowed at its position, if its changes cannot be decoded, or if the receiver
-    /// fails.
+    /// Fails if the event is corrupt or not allowed at its position, if its changes cannot be decoded, or if the
+    /// receiver fails.
     pub fn take_step(
         &mut self,
         step: &WalkStep<'_>,

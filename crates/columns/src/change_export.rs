@@ -101,7 +101,7 @@ impl ChangeExport {
     ///
     /// # Errors
     ///
-    /// If the directory cannot be created, or if another export is using it.
+    /// Fails if the directory cannot be created, or if another export is using it.
     pub fn open(root: &Path, limits: ExportLimits) -> Result<Self, ColumnsError> {
         let state = root.join(STATE_NAME);
         make_directories(&state)?;
@@ -136,7 +136,7 @@ impl ChangeExport {
     ///
     /// # Errors
     ///
-    /// If the directory has files of another selection, or the text cannot be read or written.
+    /// Fails if the directory has files of another selection, or the text cannot be read or written.
     pub fn record_selection(&self, selection: &str) -> Result<(), ColumnsError> {
         let state = self.root.join(STATE_NAME);
         let path = self.root.join(SELECTION_NAME);
@@ -171,7 +171,7 @@ impl ChangeExport {
     ///
     /// # Errors
     ///
-    /// If a file cannot be written.
+    /// Fails if a file cannot be written.
     pub fn write(&mut self, changes: &ChangeBatch) -> Result<(), ColumnsError> {
         let directory = self.directory(changes)?;
         let mut part = self.take_part(&directory, changes)?;
@@ -190,7 +190,7 @@ impl ChangeExport {
     ///
     /// # Errors
     ///
-    /// If a file cannot be written. The files of the log are then incomplete until it is exported again.
+    /// Fails if a file cannot be written. The files of the log are then incomplete until it is exported again.
     pub fn end_log(&mut self) -> Result<(), ColumnsError> {
         let directories: Vec<PathBuf> = self.open.keys().cloned().collect();
         directories.iter().try_for_each(|directory| self.complete_part(directory))?;
@@ -330,7 +330,7 @@ impl Drop for ChangeExport {
 ///
 /// # Errors
 ///
-/// If the list of the files cannot be read.
+/// Fails if the list of the files cannot be read.
 pub fn exported_files(root: &Path, log: &str) -> Result<Vec<String>, ColumnsError> {
     Ok(read_list(&list_path(root, &encode(log)))?.into_iter().collect())
 }
@@ -349,7 +349,7 @@ pub fn is_list_name(name: &str) -> bool {
 ///
 /// # Errors
 ///
-/// If they cannot be read.
+/// Fails if they cannot be read.
 pub fn exported_column_lists(root: &Path) -> io::Result<Vec<(String, Vec<u8>)>> {
     let mut lists = Vec::new();
     for database in entries(&root.join(STATE_NAME))? {

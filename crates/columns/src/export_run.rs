@@ -35,8 +35,8 @@ enum WriteTask {
 ///
 /// # Errors
 ///
-/// If a log cannot be read or decoded, ends within a transaction or an event, or if a file cannot be written. The files
-/// of the logs before it are complete.
+/// Fails if a log cannot be read or decoded, ends within a transaction or an event, or if a file cannot be written. The
+/// files of the logs before it are complete.
 pub fn export_logs(
     logs: impl Iterator<Item = Result<ExportLog, logs::LogError>>,
     decoder: &mut ChangeDecoder,
@@ -97,7 +97,7 @@ fn decode_logs(
 ///
 /// # Errors
 ///
-/// If the log cannot be read or decoded, or ends within a transaction or an event, if `sink` fails, or if `watch`
+/// Fails if the log cannot be read or decoded, or ends within a transaction or an event, if `sink` fails, or if `watch`
 /// breaks.
 pub fn decode_log(
     reader: LogReader,
@@ -151,7 +151,7 @@ impl LogChanges {
     ///
     /// # Errors
     ///
-    /// If the log cannot be read or decoded, or ends within a transaction or an event, or if `sink` fails.
+    /// Fails if the log cannot be read or decoded, or ends within a transaction or an event, or if `sink` fails.
     pub fn advance(
         &mut self,
         decoder: &mut ChangeDecoder,

@@ -13,7 +13,7 @@ use crate::avro_schema::value_branch;
 ///
 /// # Errors
 ///
-/// If the record does not have the values that the schema requires.
+/// Fails if the record does not have the values that the schema requires.
 pub(crate) fn put_avro(
     out: &mut Vec<u8>,
     schema: &ConnectSchema,

@@ -110,7 +110,7 @@ impl DebeziumOffset {
     ///
     /// # Errors
     ///
-    /// If the file is malformed, or does not have the offset.
+    /// Fails if the file is malformed, or does not have the offset.
     pub fn from_file(bytes: &[u8], connector: Option<&str>) -> Result<Self, DebeziumOffsetError> {
         let entries = parse_java_map(bytes).ok_or(DebeziumOffsetError::Format)?;
         let pairs = entries.into_iter().filter_map(|JavaMapEntry { key, value }| Some((key, value?)));
@@ -121,7 +121,7 @@ impl DebeziumOffset {
     ///
     /// # Errors
     ///
-    /// If the topic cannot be read, or does not have the offset.
+    /// Fails if the topic cannot be read, or does not have the offset.
     pub fn from_topic(
         settings: &KafkaSettings,
         topic: &str,
@@ -184,7 +184,7 @@ impl DebeziumOffset {
     ///
     /// # Errors
     ///
-    /// If the offset is malformed.
+    /// Fails if the offset is malformed.
     pub fn progress(&self) -> Result<BrokerProgress, DebeziumOffsetError> {
         let OffsetPosition { file, pos, gtids, event, row, .. } = &self.position;
         let malformed = |reason: &str| DebeziumOffsetError::Malformed {

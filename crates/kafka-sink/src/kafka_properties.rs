@@ -61,7 +61,7 @@ impl KafkaProperties {
     ///
     /// # Errors
     ///
-    /// If it is malformed, fixed, or a secret.
+    /// Fails if it is malformed, fixed, or a secret.
     pub fn add_argument(&mut self, text: &str) -> Result<(), KafkaPropertyError> {
         let (name, _) = split(text)?;
         if SECRET_NAMES.contains(&name) {
@@ -74,7 +74,7 @@ impl KafkaProperties {
     ///
     /// # Errors
     ///
-    /// If a property is malformed or fixed.
+    /// Fails if a property is malformed or fixed.
     pub fn add_file(&mut self, text: &str) -> Result<(), KafkaPropertyError> {
         let lines = text.lines().map(str::trim);
         lines.filter(|line| !line.is_empty() && !line.starts_with('#')).try_for_each(|line| self.add(line))
@@ -84,7 +84,7 @@ impl KafkaProperties {
     ///
     /// # Errors
     ///
-    /// If TLS, SCRAM or OAUTHBEARER are needed, and the build has no OpenSSL.
+    /// Fails if TLS, SCRAM or OAUTHBEARER are needed, and the build has no OpenSSL.
     pub fn check_build(&self) -> Result<(), KafkaPropertyError> {
         match self.values.iter().find(|(name, value)| needs_tls(name, value)) {
             Some((name, value)) if !cfg!(feature = "tls") => {

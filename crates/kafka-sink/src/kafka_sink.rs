@@ -131,7 +131,7 @@ impl KafkaSink {
     ///
     /// # Errors
     ///
-    /// If a property is wrong, the brokers cannot be reached, or the progress cannot be read.
+    /// Fails if a property is wrong, the brokers cannot be reached, or the progress cannot be read.
     pub fn open(settings: &KafkaSettings, state: &SharedKafkaState) -> Result<OpenedKafka, KafkaSinkError> {
         let config = ConnectionConfig::new(settings)?;
         let batch_size = size_property(settings, "batch.size");
@@ -187,7 +187,7 @@ impl KafkaSink {
     ///
     /// # Errors
     ///
-    /// If the brokers cannot be reached, or the progress cannot be read.
+    /// Fails if the brokers cannot be reached, or the progress cannot be read.
     pub fn has_progress(settings: &KafkaSettings) -> Result<bool, KafkaSinkError> {
         let config = ConnectionConfig::new(settings)?;
         let consumer = config.consumer().map_err(config_error)?;
@@ -208,7 +208,7 @@ impl KafkaSink {
     ///
     /// # Errors
     ///
-    /// If the brokers do not commit it.
+    /// Fails if the brokers do not commit it.
     pub fn save(&mut self, progress: &BrokerProgress) -> Result<(), KafkaSinkError> {
         self.sender.push_progress(&mut self.pending, Some(progress));
         self.start_commit()?;

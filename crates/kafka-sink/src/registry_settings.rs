@@ -65,7 +65,7 @@ impl RegistrySettings {
     ///
     /// # Errors
     ///
-    /// If it is malformed, or has a user.
+    /// Fails if it is malformed, or has a user.
     pub fn new(text: &str) -> Result<Self, RegistrySettingsError> {
         // The text may have a password.
         let shown = if text.contains('@') { "the address" } else { text };
@@ -89,7 +89,7 @@ impl RegistrySettings {
     ///
     /// # Errors
     ///
-    /// If a line is not a known property, or a password would be sent without TLS to another machine.
+    /// Fails if a line is not a known property, or a password would be sent without TLS to another machine.
     pub fn add_file(&mut self, text: &str) -> Result<(), RegistrySettingsError> {
         for (index, line) in text.lines().map(str::trim).enumerate() {
             if line.is_empty() || line.starts_with('#') {

@@ -17,7 +17,7 @@ impl TopicConfig {
     ///
     /// # Errors
     ///
-    /// If it is malformed.
+    /// Fails if it is malformed.
     pub fn add(&mut self, text: &str) -> Result<(), KafkaPropertyError> {
         let (name, value) = split(text)?;
         self.values.insert(name.to_owned(), value.to_owned());

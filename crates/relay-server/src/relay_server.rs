@@ -151,7 +151,7 @@ impl RelayServer {
     ///
     /// # Errors
     ///
-    /// If the address or a file cannot be used, or clients of other machines could connect without an account.
+    /// Fails if the address or a file cannot be used, or clients of other machines could connect without an account.
     pub fn start(store: RelayStore, options: RelayServerOptions) -> Result<Self, RelayServerError> {
         make_state_directory(&options.state)?;
         let accounts = Arc::new(options.accounts.load()?);
@@ -232,7 +232,7 @@ impl RelayServer {
     ///
     /// # Errors
     ///
-    /// If a file cannot be used.
+    /// Fails if a file cannot be used.
     pub fn reload(&self) -> Result<(), RelayServerError> {
         let options = &self.shared.options;
         let was_without_accounts = &self.shared.was_started_without_accounts;

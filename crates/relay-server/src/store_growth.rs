@@ -56,7 +56,7 @@ impl StoreGrowth {
     ///
     /// # Errors
     ///
-    /// If the process has too many open files.
+    /// Fails if the process has too many open files.
     pub(crate) fn subscribe(&self) -> io::Result<Arc<GrowthSignal>> {
         let flags = EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC;
         let signal = Arc::new(GrowthSignal(EventFd::from_value_and_flags(0, flags)?));

@@ -18,7 +18,7 @@ pub trait BrokerSink: fmt::Debug {
     ///
     /// # Errors
     ///
-    /// If the broker refuses the record, or the sink is not usable any more.
+    /// Fails if the broker refuses the record, or the sink is not usable any more.
     fn push(&mut self, record: &KeyedRecord<'_>) -> io::Result<()>;
 
     /// Marks the end of a source transaction.
@@ -35,7 +35,7 @@ pub trait BrokerSink: fmt::Debug {
     ///
     /// # Errors
     ///
-    /// If the broker refuses a record or a transaction, or another process has taken over.
+    /// Fails if the broker refuses a record or a transaction, or another process has taken over.
     fn commit(&mut self, progress: Option<&BrokerProgress>) -> io::Result<CommitStart>;
 
     /// Returns the progress that is committed; `None` if there is none.
@@ -45,21 +45,21 @@ pub trait BrokerSink: fmt::Debug {
     ///
     /// # Errors
     ///
-    /// Those of [`BrokerSink::commit`].
+    /// Fails as [`BrokerSink::commit`].
     fn finish(&mut self) -> io::Result<()>;
 
     /// Discards the uncommitted records after the last mark.
     ///
     /// # Errors
     ///
-    /// If the sink is not usable any more.
+    /// Fails if the sink is not usable any more.
     fn rewind(&mut self) -> io::Result<()>;
 
     /// Handles events of the connection, and waits for the end of a commit. Called regularly while there are no records.
     ///
     /// # Errors
     ///
-    /// Those of [`BrokerSink::commit`].
+    /// Fails as [`BrokerSink::commit`].
     fn poll(&mut self) -> io::Result<()>;
 }
 
@@ -205,7 +205,7 @@ impl BrokerProgress {
     ///
     /// # Errors
     ///
-    /// If the text is malformed.
+    /// Fails if the text is malformed.
     pub fn parse(text: &str) -> Result<Self, ResumeTokenError> {
         let malformed = || ResumeTokenError::new(text);
         let (token, mut rest) = text.split_once('\n').ok_or_else(malformed)?;

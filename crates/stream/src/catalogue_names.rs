@@ -25,7 +25,7 @@ impl CatalogueNames {
     ///
     /// # Errors
     ///
-    /// If the rows do not fit the table.
+    /// Fails if the rows do not fit the table.
     pub fn decoder(&mut self, rows: &Rows<'_>) -> Result<Arc<RowDecoder>, DecodeError> {
         if let Some(decoder) = self.decoders.iter().find(|decoder| decoder.fits(rows)) {
             return Ok(Arc::clone(decoder));

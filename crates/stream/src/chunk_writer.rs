@@ -55,7 +55,7 @@ impl<'s> ChunkWriter<'s> {
     ///
     /// # Errors
     ///
-    /// If a value is not of its column's type.
+    /// Fails if a value is not of its column's type.
     pub fn write(
         &mut self,
         chunk: &TableChunk,

@@ -123,7 +123,7 @@ impl ColumnCatalogue {
     ///
     /// # Errors
     ///
-    /// If the server cannot be queried.
+    /// Fails if the server cannot be queried.
     pub fn with_names(&mut self, logged: &Table) -> Result<Option<Table>, StreamError> {
         let indexes: Vec<usize> = (0..logged.columns.len()).collect();
         self.with_names_at(logged, &indexes)
@@ -135,7 +135,7 @@ impl ColumnCatalogue {
     ///
     /// # Errors
     ///
-    /// If the server cannot be queried.
+    /// Fails if the server cannot be queried.
     pub fn with_names_by_rows(
         &mut self,
         logged: &Table,
@@ -173,7 +173,7 @@ impl ColumnCatalogue {
     ///
     /// # Errors
     ///
-    /// If the server cannot be queried.
+    /// Fails if the server cannot be queried.
     pub(crate) fn table_schema(&mut self, logged: &Table) -> Result<Option<TableSchema>, StreamError> {
         let [database, table] = [&logged.database, &logged.name].map(|name| String::from_utf8_lossy(name));
         self.definition_of(&database, &table)

@@ -157,7 +157,7 @@ impl MaskRule {
     ///
     /// # Errors
     ///
-    /// If the text is malformed.
+    /// Fails if the text is malformed.
     pub fn parse_truncation(text: &str) -> Result<Self, ColumnRuleError> {
         let (length, columns) = split_length(text)?;
         Ok(Self { columns, mask: ColumnMask::Truncate(length) })
@@ -167,7 +167,7 @@ impl MaskRule {
     ///
     /// # Errors
     ///
-    /// If the text is malformed.
+    /// Fails if the text is malformed.
     pub fn parse_replacement(text: &str) -> Result<Self, ColumnRuleError> {
         let (length, columns) = split_length(text)?;
         Ok(Self { columns, mask: ColumnMask::Replace(length) })
@@ -177,7 +177,7 @@ impl MaskRule {
     ///
     /// # Errors
     ///
-    /// If the text is malformed.
+    /// Fails if the text is malformed.
     pub fn parse_hash(text: &str) -> Result<Self, ColumnRuleError> {
         let mut parts = text.splitn(3, ':');
         let (Some(name), Some(salt), Some(columns)) = (parts.next(), parts.next(), parts.next()) else {

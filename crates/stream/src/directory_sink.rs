@@ -65,8 +65,8 @@ impl DirectorySink {
     ///
     /// # Errors
     ///
-    /// If an I/O operation fails, another process uses the directory, its files do not match the saved progress, or
-    /// their records have another format.
+    /// Fails if an I/O operation fails, another process uses the directory, its files do not match the saved progress,
+    /// or their records have another format.
     pub fn open(directory: &Path, size_max: u64, envelope: Envelope) -> io::Result<Self> {
         make_directories(directory).map_err(io::Error::other)?;
         let mark = directory.join(LOCK_FILE);

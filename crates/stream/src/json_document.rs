@@ -9,7 +9,7 @@ use crate::json_writer::{put_base64, put_escaped, put_float, put_quoted};
 ///
 /// # Errors
 ///
-/// If a part of the document is corrupt.
+/// Fails if a part of the document is corrupt.
 pub(crate) fn put_document(
     out: &mut Vec<u8>,
     document: &[u8],

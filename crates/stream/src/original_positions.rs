@@ -82,7 +82,7 @@ impl OriginalPositions {
     ///
     /// # Errors
     ///
-    /// If this does not match the positions of the events: the list of positions is wrong.
+    /// Fails if this does not match the positions of the events: the list of positions is wrong.
     pub(crate) fn end_transaction(&mut self, end: u64) -> Result<u64, String> {
         let before = self.positions.to_original(end);
         match self.payload.take() {

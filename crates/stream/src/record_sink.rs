@@ -98,7 +98,7 @@ impl RecordSink {
     ///
     /// # Errors
     ///
-    /// If records cannot be written.
+    /// Fails if records cannot be written.
     pub fn mark_snapshot(&mut self, token: ResumeToken, snapshot: SnapshotProgress) -> io::Result<()> {
         assert!(self.is_between_transactions(), "ours: chunks are between transactions");
         self.progress.snapshot = snapshot;
@@ -134,7 +134,7 @@ impl RecordSink {
     ///
     /// # Errors
     ///
-    /// If the file cannot be read.
+    /// Fails if the file cannot be read.
     pub fn read_schema(&self) -> io::Result<Option<DdlSchema>> {
         match &self.target {
             SinkTarget::Bytes(output) => output.read_schema(),
@@ -204,7 +204,7 @@ impl RecordSink {
     ///
     /// # Errors
     ///
-    /// If a file cannot be truncated.
+    /// Fails if a file cannot be truncated.
     pub fn rewind(&mut self) -> io::Result<()> {
         match &mut self.target {
             SinkTarget::Bytes(output) => output.rewind(&mut self.bytes, &self.progress),
@@ -255,7 +255,7 @@ impl RecordSink {
     ///
     /// # Errors
     ///
-    /// If a commit has failed.
+    /// Fails if a commit has failed.
     pub fn poll(&mut self) -> io::Result<bool> {
         match &mut self.target {
             SinkTarget::Bytes(_) => Ok(false),
@@ -276,7 +276,7 @@ impl RecordSink {
     ///
     /// # Errors
     ///
-    /// If records or progress cannot be written.
+    /// Fails if records or progress cannot be written.
     pub fn save(&mut self) -> io::Result<()> {
         match &mut self.target {
             SinkTarget::Bytes(output) => output.save(&mut self.bytes, &mut self.progress),
@@ -288,7 +288,7 @@ impl RecordSink {
     ///
     /// # Errors
     ///
-    /// If records or progress cannot be written.
+    /// Fails if records or progress cannot be written.
     pub fn finish(mut self) -> io::Result<()> {
         if let SinkTarget::Broker(broker) = &mut self.target {
             broker.rewind(&mut self.bytes)?;
@@ -328,7 +328,7 @@ impl RecordSink {
     ///
     /// # Errors
     ///
-    /// If the broker refuses the record.
+    /// Fails if the broker refuses the record.
     pub fn beat(&mut self, name: &str, now_ns: u64) -> io::Result<()> {
         let SinkTarget::Broker(broker) = &mut self.target else { return Ok(()) };
         let (mut key, mut value) = (b"{\"serverName\":".to_vec(), b"{\"ts_ms\":".to_vec());

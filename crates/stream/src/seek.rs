@@ -15,7 +15,7 @@ use crate::stream_log::{CHUNK_SIZE, LARGE_PAYLOAD_SIZE};
 ///
 /// # Errors
 ///
-/// If the log cannot be read up to the position, or no transaction or another one ends there.
+/// Fails if the log cannot be read up to the position, or no transaction or another one ends there.
 pub fn seek(
     reader: &mut LogReader,
     token: &ResumeToken,

@@ -93,7 +93,7 @@ impl SnapshotWriter {
     ///
     /// # Errors
     ///
-    /// If the output cannot be written.
+    /// Fails if the output cannot be written.
     pub fn begin_table(
         &mut self,
         names: [&str; 2],
@@ -111,7 +111,7 @@ impl SnapshotWriter {
     ///
     /// # Errors
     ///
-    /// If a value is not of its column's type, or the output cannot be written.
+    /// Fails if a value is not of its column's type, or the output cannot be written.
     pub fn write_row(
         &mut self,
         row: &[Option<Vec<u8>>],
@@ -154,7 +154,7 @@ impl SnapshotWriter {
     ///
     /// # Errors
     ///
-    /// If the output cannot be written.
+    /// Fails if the output cannot be written.
     pub fn end_table(&mut self, output: &mut RecordSink) -> Result<(), StreamError> {
         if let (Some(mark), Some(CurrentTable { has_rows: true, .. })) = (&mut self.last.mark, &self.table) {
             *mark = if *mark == SnapshotMarker::First {
@@ -172,7 +172,7 @@ impl SnapshotWriter {
     ///
     /// # Errors
     ///
-    /// If the output cannot be written.
+    /// Fails if the output cannot be written.
     pub fn finish(mut self, output: &mut RecordSink) -> Result<(), StreamError> {
         if let Some(mark) = &mut self.last.mark {
             *mark = SnapshotMarker::Last;

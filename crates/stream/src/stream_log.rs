@@ -49,7 +49,7 @@ pub fn new_stream_walk(reader: LogReader) -> LogWalk {
 ///
 /// # Errors
 ///
-/// If the log cannot be read, is corrupt, or contains changes that cannot be streamed, or if a callback fails.
+/// Fails if the log cannot be read, is corrupt, or contains changes that cannot be streamed, or if a callback fails.
 pub fn stream_log(
     walk: &mut LogWalk,
     name: &mut String,
@@ -105,7 +105,7 @@ pub fn follow_log_names(event: &WalkEvent<'_>, name: &mut String, next_name: &mu
 ///
 /// # Errors
 ///
-/// If the log cannot be read.
+/// Fails if the log cannot be read.
 pub fn apply_log_ddl(
     reader: &mut LogReader,
     definitions: &mut DdlSchema,

@@ -194,8 +194,8 @@ impl Streamer {
     ///
     /// # Errors
     ///
-    /// If the event is corrupt or not allowed at its position, its change cannot be streamed, or the output cannot be
-    /// written.
+    /// Fails if the event is corrupt or not allowed at its position, its change cannot be streamed, or the output
+    /// cannot be written.
     pub fn take(
         &mut self,
         event: LogEvent<'_>,
@@ -222,7 +222,7 @@ impl Streamer {
     ///
     /// # Errors
     ///
-    /// As [`Streamer::take`].
+    /// Fails as [`Streamer::take`].
     pub fn take_step(
         &mut self,
         step: &WalkStep<'_>,

@@ -80,7 +80,7 @@ impl TransactionBuffer {
     ///
     /// # Errors
     ///
-    /// If the file cannot be created or written.
+    /// Fails if the file cannot be created or written.
     pub(crate) fn push_rows(
         &mut self,
         waiting: &BufferedRows<'_>,
@@ -97,7 +97,7 @@ impl TransactionBuffer {
     ///
     /// # Errors
     ///
-    /// If the file cannot be created or written.
+    /// Fails if the file cannot be created or written.
     pub(crate) fn push_record(&mut self, record: &[u8]) -> io::Result<()> {
         put_record(&mut self.bytes, record);
         self.count += 1;
@@ -132,7 +132,7 @@ impl TransactionBuffer {
     ///
     /// # Errors
     ///
-    /// If the file cannot be read, or `take` fails.
+    /// Fails if the file cannot be read, or `take` fails.
     pub(crate) fn release<E: From<io::Error>>(
         &mut self,
         mut take: impl FnMut(&BufferedItem<'_>) -> Result<(), E>,
