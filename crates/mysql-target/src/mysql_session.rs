@@ -8,7 +8,7 @@ use binlog::gtid::Gtid;
 use binlog::{EventFormat, Flavour};
 use replay::{
     CommitSignal, CommitSignalCause, LoadDataFile, ReplayProgress, RowEvents, SessionVariables,
-    SourceStatement, StatementInput, StatementIntent, TargetFailure, TargetFailureKind, TargetSession,
+    SourceOutcome, SourceStatement, StatementInput, StatementIntent, TargetFailure, TargetFailureKind, TargetSession,
 };
 use servers::{AnswerSignal, SignalCause, SqlConnection, StatementParameter};
 use sql::quote::put_name;
@@ -173,6 +173,7 @@ impl MysqlSession {
 
     /// Runs a statement with the variables of its session on the source.
     fn run_in_context(&mut self, statement: &SourceStatement) -> Result<(), TargetFailure> {
+        statement.outcome().check_complete()?;
         self.adapter.check_statement(statement)?;
         let creation = self.table_creation_sql(statement)?;
         self.settings = None;
@@ -215,8 +216,17 @@ impl MysqlSession {
         if let TransactionState::ImplicitCommit(Some(gtid)) = &self.state {
             let _ = write!(self.sql, "SET @@SESSION.GTID_NEXT='{gtid}';");
         }
+        let is_undone =
+            matches!(statement.outcome(), SourceOutcome::RolledBack(_)) && self.state == TransactionState::Open;
+        if is_undone {
+            self.sql.push_str("SAVEPOINT bintide_statement;");
+        }
         self.send()?;
-        let result = self.run(statement, creation.as_deref().unwrap_or(&statement.sql));
+        let mut result = self.run(statement, creation.as_deref().unwrap_or(&statement.sql));
+        if is_undone && result.is_ok() {
+            // As a replica does: on the source, the statement had no effect on transactional tables.
+            result = self.connection.run("ROLLBACK TO SAVEPOINT bintide_statement").map_err(server_failure);
+        }
         if !self.takes_only_rows(statement, creation.as_deref()) {
             self.variables.forget();
         }
@@ -526,27 +536,18 @@ impl MysqlSession {
         if result.is_ok() {
             self.announcement = StatementAnnouncement::Settled;
         }
-        match (result, statement.error_code) {
-            (Ok(()), 0) => Ok(()),
-            (Err(error), code) if code != 0 && error.code() == Some(code) => Ok(()),
+        match (result, statement.outcome()) {
+            (Ok(()), SourceOutcome::Success | SourceOutcome::RolledBack(_)) => Ok(()),
+            (Err(error), SourceOutcome::Failure(code)) if error.code() == Some(code) => Ok(()),
+            // Includes a lock wait or deadlock here, after one on the source: the transaction is retried.
             (Err(error), _) => Err(server_failure(error)),
-            (Ok(()), code) if is_transient_error(code) => Ok(()),
-            (Ok(()), code) => Err(TargetFailure::refused(format!(
-                "the statement failed with error {code} on the source, but succeeded on the target"
-            ))),
+            (Ok(()), SourceOutcome::Failure(code) | SourceOutcome::Interruption(code)) => {
+                Err(TargetFailure::refused(format!(
+                    "the statement failed with error {code} on the source, but succeeded on the target"
+                )))
+            }
         }
     }
-}
-
-/// Returns true for errors that depend on timing: the statement was killed, or waited for a lock or other sessions.
-fn is_transient_error(code: u16) -> bool {
-    const INTERRUPTED: u16 = 1317;
-    const SERVER_SHUTDOWN: u16 = 1053;
-    const LOCK_WAIT_TIMEOUT: u16 = 1205;
-    const DEADLOCK: u16 = 1213;
-    const TIMEOUT: u16 = 3024;
-    const NEW_ABORTING: u16 = 1152;
-    [INTERRUPTED, SERVER_SHUTDOWN, LOCK_WAIT_TIMEOUT, DEADLOCK, TIMEOUT, NEW_ABORTING].contains(&code)
 }
 
 /// Wait for the server's answer to a commit.

@@ -15,6 +15,7 @@ use binlog::{
 use crate::load_file_content::{LoadFileCollector, LoadFileContent};
 use crate::row_events::RowEvents;
 use crate::session_variables::SessionVariables;
+use crate::source_outcome::SourceOutcome;
 use crate::source_transaction::SourceTransaction;
 use crate::spooled_rows::{RowSpooler, SpoolPushError, SpooledRows};
 use crate::spooled_statements::{SpooledStatements, StatementSpooler, put_event};
@@ -583,6 +584,11 @@ impl From<SpoolPushError> for ApplyPlanError {
 }
 
 impl SourceStatement {
+    /// Returns the outcome of the statement on the source.
+    pub fn outcome(&self) -> SourceOutcome {
+        SourceOutcome::of(self.error_code)
+    }
+
     /// Returns a `CREATE TABLE … SELECT` without its query; `None` for any other statement.
     pub fn table_creation(&self) -> Option<Vec<u8>> {
         creation(&self.sql)

@@ -49,6 +49,7 @@ mod sample_table;
 pub mod schedule;
 mod selection_check;
 mod session_variables;
+mod source_outcome;
 mod source_position;
 mod source_transaction;
 mod spooled_rows;
@@ -82,6 +83,7 @@ pub use crate::run::{
     DraftRole, DryRunTarget, Parallelism, ReplayObserver, ReplayPlan, RowChanges, plan, replay,
 };
 pub use crate::session_variables::SessionVariables;
+pub use crate::source_outcome::SourceOutcome;
 pub use crate::source_position::SourcePosition;
 pub use crate::source_transaction::{SourceTransaction, TransactionHead, TransactionOrigin};
 pub use crate::spooled_rows::SpooledRows;

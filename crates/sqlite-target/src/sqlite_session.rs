@@ -138,6 +138,7 @@ impl TargetSession for SqliteSession {
     }
 
     fn run_statement(&mut self, statement: &SourceStatement) -> Result<(), TargetFailure> {
+        statement.outcome().check_complete()?;
         if !matches!(statement.error_code, 0 | UNKNOWN_TABLE) {
             return Err(TargetFailure::refused(format!(
                 "a statement failed with error {} on the source: only a MySQL server can repeat its partial effect",
