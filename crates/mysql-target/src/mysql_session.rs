@@ -4,13 +4,14 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use binlog::events::DuplicateHandling;
 use binlog::gtid::Gtid;
 use binlog::{EventFormat, Flavour};
 use replay::{
     CommitSignal, CommitSignalCause, LoadDataFile, ReplayProgress, RowEvents, SessionVariables,
     SourceOutcome, SourceStatement, StatementInput, StatementIntent, TargetFailure, TargetFailureKind, TargetSession,
 };
-use servers::{AnswerSignal, SignalCause, SqlConnection, StatementParameter};
+use servers::{AnswerSignal, LoadDataCounts, SignalCause, SqlConnection, StatementParameter};
 use sql::quote::put_name;
 
 use crate::binlog_statement::{
@@ -525,19 +526,20 @@ impl MysqlSession {
     }
 
     fn run(&mut self, statement: &SourceStatement, sql: &[u8]) -> Result<(), TargetFailure> {
+        let mut skip_check = Ok(());
         let result = match &statement.load {
             None => self.connection.run_bytes(sql),
-            Some(load) => self.connection.load(
-                &load_sql(&statement.sql, load)?,
-                load.file.size(),
-                Box::new(load.file.reader()),
-            ),
+            Some(load) => {
+                let sql = load_sql(&statement.sql, load)?;
+                let loaded = self.connection.load(&sql, load.file.size(), Box::new(load.file.reader()));
+                loaded.map(|counts| skip_check = check_skipped_rows(load.duplicates, counts))
+            }
         };
         if result.is_ok() {
             self.announcement = StatementAnnouncement::Settled;
         }
         match (result, statement.outcome()) {
-            (Ok(()), SourceOutcome::Success | SourceOutcome::RolledBack(_)) => Ok(()),
+            (Ok(()), SourceOutcome::Success | SourceOutcome::RolledBack(_)) => skip_check,
             (Err(error), SourceOutcome::Failure(code)) if error.code() == Some(code) => Ok(()),
             // Includes a lock wait or deadlock here, after one on the source: the transaction is retried.
             (Err(error), _) => Err(server_failure(error)),
@@ -804,10 +806,57 @@ fn load_sql(sql: &[u8], load: &LoadDataFile) -> Result<Vec<u8>, TargetFailure> {
     let (before, after) = (sql.get(..start).ok_or_else(odd)?, sql.get(end..).ok_or_else(odd)?);
     let mut out = before.to_vec();
     out.extend_from_slice(b" LOCAL INFILE 'bintide'");
-    if load.duplicates == binlog::events::DuplicateHandling::Replace {
+    if load.duplicates == DuplicateHandling::Replace {
         out.extend_from_slice(b" REPLACE");
     }
     out.extend_from_slice(b" INTO");
     out.extend_from_slice(after);
     Ok(out)
+}
+
+/// Refuses skipped rows if the source would have failed at them: `LOCAL` implies IGNORE.
+fn check_skipped_rows(
+    duplicates: DuplicateHandling,
+    counts: Option<LoadDataCounts>,
+) -> Result<(), TargetFailure> {
+    match (duplicates, counts) {
+        (DuplicateHandling::Ignore | DuplicateHandling::Replace, _) => Ok(()),
+        (_, Some(LoadDataCounts { skipped: 0, .. })) => Ok(()),
+        (_, Some(LoadDataCounts { skipped, records, .. })) => Err(TargetFailure::refused(format!(
+            "LOAD DATA stored all {records} rows on the source, but the target cannot store {skipped} of them: it has \
+             other rows with the same keys, or a constraint forbids the rows. Compare the table with the source"
+        ))),
+        (_, None) => Err(TargetFailure::refused(
+            "the target's answer to LOAD DATA does not state how many rows were skipped",
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use binlog::events::DuplicateHandling::{self, Error, Ignore, Replace, Unknown};
+    use servers::LoadDataCounts;
+
+    use super::check_skipped_rows;
+
+    #[test]
+    fn only_ignore_and_replace_may_skip_rows() {
+        check(Error, Some(0), Ok(()));
+        check(Error, Some(1), Err("cannot store 1 of them"));
+        check(Unknown(7), Some(1), Err("cannot store 1 of them"));
+        check(Error, None, Err("does not state"));
+        for duplicates in [Ignore, Replace] {
+            check(duplicates, Some(1), Ok(()));
+            check(duplicates, None, Ok(()));
+        }
+    }
+
+    fn check(duplicates: DuplicateHandling, skipped: Option<u64>, expected: Result<(), &str>) {
+        let counts = skipped.map(|skipped| LoadDataCounts { records: 3, deleted: 0, skipped, warnings: 0 });
+        let found = check_skipped_rows(duplicates, counts).map_err(|failure| failure.message);
+        match expected {
+            Ok(()) => assert_eq!(found, Ok(()), "{duplicates:?} {skipped:?}"),
+            Err(part) => assert!(found.is_err_and(|message| message.contains(part)), "{duplicates:?} {skipped:?}"),
+        }
+    }
 }

@@ -22,6 +22,7 @@ mod connect;
 mod connection_options;
 mod error;
 mod live_source;
+mod load_data_counts;
 mod option_files;
 mod option_sources;
 mod password_source;
@@ -44,6 +45,7 @@ pub use crate::connection_options::{
 };
 pub use crate::error::ConnectionError;
 pub use crate::live_source::{LiveEvent, LivePosition, LiveSource};
+pub use crate::load_data_counts::LoadDataCounts;
 pub use crate::option_files::{OPTION_GROUPS, OptionFileError};
 pub use crate::option_sources::{
     AddressResolutionError, DEFAULT_PORT, OptionOrigin, OptionSources, PasswordPrompt, ResolvedAddress,

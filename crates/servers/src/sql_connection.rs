@@ -13,6 +13,7 @@ use wire::{
 
 use crate::answer_signal::AnswerSignal;
 use crate::error::ConnectionError;
+use crate::load_data_counts::LoadDataCounts;
 use crate::server_address::ServerAddress;
 use crate::server_link::{ANSWER_SIZE_MAX, CancelToken, LinkOptions, ServerLink};
 use crate::silence_monitor::{RequestGuard, ServerActivity, SilenceMonitor};
@@ -310,7 +311,8 @@ impl SqlConnection {
         self.query(sql, &mut |_| Ok(()))
     }
 
-    /// Runs `LOAD DATA LOCAL` with this file, of about `file_size` bytes.
+    /// Runs `LOAD DATA LOCAL` with this file, of about `file_size` bytes. Returns the server's row counts; `None` if its
+    /// answer has none.
     ///
     /// # Errors
     ///
@@ -320,12 +322,20 @@ impl SqlConnection {
         sql: &[u8],
         file_size: u64,
         file: Box<dyn Read + Send>,
-    ) -> Result<(), ConnectionError> {
+    ) -> Result<Option<LoadDataCounts>, ConnectionError> {
         let size = sql.len().saturating_add(usize::try_from(file_size).unwrap_or(usize::MAX));
         self.client.file = Some(file);
-        let result = self.request(size, |client| client.query(sql, &mut |_| Ok(())));
+        let mut counts = None;
+        let result = self.request(size, |client| {
+            client.query(sql, &mut |part| {
+                if let ResultPart::Ok(ok) = part {
+                    counts = LoadDataCounts::parse(ok.info);
+                }
+                Ok(())
+            })
+        });
         self.client.file = None;
-        result
+        result.map(|()| counts)
     }
 
     /// Runs one prepared statement with a value for each `?`, and keeps it prepared. Returns the number of changed

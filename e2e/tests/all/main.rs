@@ -61,6 +61,7 @@ mod replay_refused_definitions;
 mod replay_replicas_below;
 mod replay_rewritten;
 mod replay_sessions;
+mod replay_source_errors;
 mod replay_sql;
 mod replay_sqlite;
 mod replay_tls;

@@ -4,8 +4,8 @@ use std::ops::ControlFlow;
 
 use anyhow::{Context, Result, bail, ensure};
 use servers::{
-    CancelToken, ConnectionError, LinkOptions, PasswordSource, PublicKeySource, ServerAddress, ServerFacts,
-    ServerLink, SqlConnection, SslMode, StatementParameter, TlsPolicy, check_fit,
+    CancelToken, ConnectionError, LinkOptions, LoadDataCounts, PasswordSource, PublicKeySource, ServerAddress,
+    ServerFacts, ServerLink, SqlConnection, SslMode, StatementParameter, TlsPolicy, check_fit,
 };
 use testkit::{Launch, ServerFlavour, TestPackage, TestServer};
 use wire::CleartextPolicy;
@@ -41,8 +41,9 @@ fn address(server: &TestServer, mode: SslMode) -> ServerAddress {
 }
 
 /// Runs `LOAD DATA LOCAL` with this file.
-fn load_bytes(connection: &mut SqlConnection, sql: &[u8], file: Vec<u8>) -> Result<()> {
-    Ok(connection.load(sql, file.len() as u64, Box::new(std::io::Cursor::new(file)))?)
+fn load_bytes(connection: &mut SqlConnection, sql: &[u8], file: Vec<u8>) -> Result<LoadDataCounts> {
+    let counts = connection.load(sql, file.len() as u64, Box::new(std::io::Cursor::new(file)))?;
+    counts.context("the answer has no row counts")
 }
 
 #[test]
@@ -272,6 +273,9 @@ fn files(connection: &mut SqlConnection) -> Result<()> {
     let load = b"LOAD DATA LOCAL INFILE '/etc/passwd' INTO TABLE d.f";
     load_bytes(connection, load, file)?;
     ensure!(connection.value("SELECT COUNT(*) FROM d.f")?.as_deref() == Some("60000"));
+    let counts = load_bytes(connection, load, b"7\tseven\n60000\tnew\n".to_vec())?;
+    ensure!(counts == LoadDataCounts { records: 2, deleted: 0, skipped: 1, warnings: 1 }, "{counts:?}");
+    connection.run("DELETE FROM d.f WHERE a = 60000")?;
     // The client did not send LOAD DATA LOCAL, so it must not read a file for the server.
     let error = connection.run_bytes(load);
     ensure!(matches!(error, Err(ConnectionError::FileRequest { .. })), "{error:?}");
