@@ -200,6 +200,11 @@ impl ApplyPlan {
         builder.finish(source.transaction.outline().kind)
     }
 
+    /// Returns the size of the steps in memory, in bytes.
+    pub(crate) fn size(&self) -> usize {
+        self.steps.iter().map(ApplyStep::size).sum()
+    }
+
     /// Returns whether all parts are in memory, not in a temporary file.
     pub fn is_in_memory(&self) -> bool {
         self.steps.iter().all(ApplyStep::is_in_memory)

@@ -118,7 +118,7 @@ impl LogSurvey {
                 SelectionChoice::Stop => break,
             }
             let Ok(plan) = found.plan(&mut opener, source.held_max()) else { break };
-            taken += plan.steps.iter().map(ApplyStep::size).sum::<usize>();
+            taken += plan.size();
             let Ok(plan) = TransactionFilter(filter).apply(plan) else { break };
             survey.take(&head, &plan);
         }

@@ -15,6 +15,7 @@ mod group_builder;
 mod group_queue;
 #[cfg(test)]
 mod memory_target_tests;
+mod prepared_transactions;
 mod replay_monitor;
 mod replay_plan;
 #[cfg(test)]

@@ -1,11 +1,9 @@
 //! Forms commit groups: consecutive transactions committed as one, with folded row changes.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use binlog::gtid::Gtid;
 use binlog::{EventFlags, EventFormat, EventOrigin, RawEvent};
-use sql::quote;
 
 use crate::apply_plan::{ApplyPlan, ApplyStep, TransactionShape};
 use crate::commit_order::CommitOrder;
@@ -16,6 +14,7 @@ use crate::replay_progress::{ProgressLedger, ReplayProgress};
 use crate::replay_target::{ReplayTarget, RollbackTraces};
 use crate::row_events::RowEvents;
 use crate::run::claim_finder::{ClaimFinder, DefinitionCache};
+use crate::run::prepared_transactions::PreparedTransactions;
 use crate::schedule::{ParallelMode, ScheduleClaim};
 use crate::session_variables::SessionVariables;
 use crate::source_transaction::{TransactionHead, TransactionOrigin};
@@ -84,7 +83,7 @@ impl CommitGroup {
     /// Returns the bytes of the apply plan and of the members' rows.
     pub(super) fn size(&self) -> usize {
         let members = self.members.iter().map(GroupMember::size).sum::<usize>();
-        self.plan.steps.iter().map(ApplyStep::size).sum::<usize>() + members
+        self.plan.size() + members
     }
 }
 
@@ -102,8 +101,7 @@ pub(super) struct GroupBuilder<'t> {
     /// Maximum bytes of changes in a group. Bounds memory.
     group_size_max: usize,
     pub(super) ledger: ProgressLedger,
-    /// Undecided XA transactions, by XID.
-    held: HashMap<String, (TransactionHead, ApplyPlan)>,
+    prepared: PreparedTransactions,
     definitions: DefinitionCache,
     finder: ClaimFinder,
     open: Option<OpenGroup>,
@@ -148,7 +146,7 @@ impl<'t> GroupBuilder<'t> {
             group_max: options.group_max as u64,
             group_size_max: options.memory / 8,
             ledger,
-            held: HashMap::new(),
+            prepared: PreparedTransactions::new(options.memory / 8),
             definitions: DefinitionCache::default(),
             finder: ClaimFinder::new(mode),
             open: None,
@@ -176,17 +174,16 @@ impl<'t> GroupBuilder<'t> {
         assert!(self.open.is_none(), "ours: the open group precedes a transaction that cannot join it");
         let (plan, prepared) = match plan.shape.clone() {
             TransactionShape::XaPrepare(xid) => {
-                self.refuse_duplicate_xid(&xid, &head)?;
+                self.prepared.insert(xid, &head, plan)?;
                 self.ledger.mark_prepared(&head);
-                self.held.insert(xid, (head, plan));
                 return Ok(());
             }
             TransactionShape::XaCommit(xid) => {
-                let (prepared, changes) = self.take_prepared(&xid, &head)?;
+                let (prepared, changes) = self.prepared.take(&xid, &head)?;
                 (changes, Some(prepared))
             }
             TransactionShape::XaRollback(xid) => {
-                let (prepared, changes) = self.take_prepared(&xid, &head)?;
+                let (prepared, changes) = self.prepared.take(&xid, &head)?;
                 // As a replica does: run the changes, and roll them back.
                 let plan = match self.target.rollback_traces() {
                     RollbackTraces::Stay => ApplyPlan { shape: TransactionShape::RolledBack, ..changes },
@@ -283,9 +280,7 @@ impl<'t> GroupBuilder<'t> {
 
     /// Returns the XIDs of undecided XA transactions.
     pub(super) fn undecided(self) -> Vec<String> {
-        let mut xids: Vec<String> = self.held.into_keys().map(|xid| format_xid(&xid)).collect();
-        xids.sort();
-        xids
+        self.prepared.into_xids()
     }
 
     fn join(
@@ -352,49 +347,12 @@ impl<'t> GroupBuilder<'t> {
         }
         Ok(())
     }
-
-    /// Refuses a second prepared transaction with the same XID: the logs lack the commit or rollback of the first.
-    fn refuse_duplicate_xid(&self, xid: &str, head: &TransactionHead) -> Result<(), ReplayError> {
-        let Some((first, _)) = self.held.get(xid) else { return Ok(()) };
-        Err(ReplayError::Refused(format!(
-            "{head} prepares the XA transaction {} again, but the logs do not commit or roll back {first}. If that was \
-             rolled back, exclude it with --exclude-gtids",
-            format_xid(xid)
-        )))
-    }
-
-    fn take_prepared(
-        &mut self,
-        xid: &str,
-        head: &TransactionHead,
-    ) -> Result<(TransactionHead, ApplyPlan), ReplayError> {
-        let (prepared, mut plan) = self.held.remove(xid).ok_or_else(|| {
-            ReplayError::Refused(format!(
-                "{head} commits or rolls back the XA transaction {}, which was prepared before the first transaction \
-                 applied here. Give the log that has its XA PREPARE too, and start before that",
-                format_xid(xid)
-            ))
-        })?;
-        plan.shape = TransactionShape::Statements;
-        Ok((prepared, plan))
-    }
 }
 
 /// Returns whether a group with this many transactions and `size` bytes of rows should be closed, so that further
 /// transactions run in parallel with it.
 const fn has_enough_large_transactions(size: usize, transactions: u64) -> bool {
     size >= LARGE_TRANSACTIONS_MAX && (size / LARGE_TRANSACTION_SIZE) as u64 >= transactions
-}
-
-/// Formats an XID as a client would write it: `X'67',X'62',1`, with printable text instead of hex digits.
-fn format_xid(xid: &str) -> String {
-    let shown = |part: &str| -> Option<String> {
-        let digits = part.strip_prefix("X'").or(part.strip_prefix("x'"))?.strip_suffix('\'')?;
-        let bytes = quote::parse_hex(digits)?;
-        let is_plain = |byte: &u8| (b' '..=b'~').contains(byte) && !matches!(byte, b'\'' | b'\\');
-        bytes.iter().all(is_plain).then(|| format!("'{}'", String::from_utf8_lossy(&bytes)))
-    };
-    xid.split(',').map(|part| shown(part).unwrap_or_else(|| part.to_owned())).collect::<Vec<_>>().join(",")
 }
 
 impl OpenGroup {
@@ -448,7 +406,7 @@ impl OpenGroup {
 
 #[cfg(test)]
 mod tests {
-    use super::{format_xid, has_enough_large_transactions};
+    use super::has_enough_large_transactions;
 
     #[test]
     fn groups_of_large_transactions_stay_small() {
@@ -465,16 +423,5 @@ mod tests {
         check(180 << 10, 23, true);
         check(16 << 10, 256, true);
         check(100 << 20, 1, true);
-    }
-
-    #[test]
-    fn xids_are_text_where_they_can_be_printed() {
-        let check = |xid: &str, expected: &str| assert_eq!(format_xid(xid), expected);
-        check("X'6f72646572',X'31',1", "'order','1',1");
-        check("X'61',X'',1", "'a','',1");
-        check("X'00ff',X'61',7", "X'00ff','a',7");
-        check("X'27',X'5c',1", "X'27',X'5c',1");
-        check("'a'", "'a'");
-        check("X'é'", "X'é'");
     }
 }

@@ -8,7 +8,7 @@ use binlog::PayloadOpener;
 use sql::{ReplicationFilter, UnmatchedRules};
 
 use crate::applied_check::AppliedCheck;
-use crate::apply_plan::{ApplyPlan, ApplyStep};
+use crate::apply_plan::ApplyPlan;
 use crate::lost_temporary_tables::LostTemporaryTables;
 use crate::replay_error::ReplayError;
 use crate::replay_options::GapPolicy;
@@ -181,8 +181,7 @@ pub(super) fn fill_batch(
         if let Some(reason) = rules.lost_tables.reason_against(&plan) {
             return Err(ReplayError::Refused(format!("{head} cannot be applied: {reason}")));
         }
-        size +=
-            plan.steps.iter().map(ApplyStep::size).sum::<usize>() + size_of::<(TransactionHead, ApplyPlan)>();
+        size += plan.size() + size_of::<(TransactionHead, ApplyPlan)>();
         if !plan.is_in_memory() {
             // The temporary file takes disk space. End the batch, because only the number of batches is bounded.
             size = BATCH_SIZE;
