@@ -24,6 +24,9 @@ const DEAD_IDLE_S: u64 = 20;
 /// Seconds to wait for a lock before looking up the connection that holds it.
 const LOCK_POLL_S: u64 = 5;
 
+/// Maximum number of attempts to take a lock without an owner: the owner may just have released it.
+const OWNERLESS_ATTEMPTS_MAX: u32 = 3;
+
 /// A thread that uses a session at intervals until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct LockHeartbeat {
@@ -69,15 +72,30 @@ pub(crate) fn acquire_lock(
     timeout: Duration,
 ) -> Result<(), TargetFailure> {
     let begin = Instant::now();
+    let mut ownerless_attempts = 0;
     loop {
         let got =
             connection.value(&format!("SELECT GET_LOCK('{name}', {LOCK_POLL_S})")).map_err(server_failure)?;
-        if got.as_deref() == Some("1") {
-            return Ok(());
+        match LockAttempt::of(got.as_deref()) {
+            LockAttempt::Taken => return Ok(()),
+            LockAttempt::TimedOut => {}
+            LockAttempt::Failed => {
+                return Err(TargetFailure::refused(format!(
+                    "the server could not take the lock {name}: GET_LOCK returned NULL. Its error log may state the reason"
+                )));
+            }
         }
         let owner = connection.value(&format!("SELECT IS_USED_LOCK('{name}')")).map_err(server_failure)?;
-        // The owner may have released the lock in the meantime.
-        let Some(owner) = owner.and_then(|owner| owner.parse().ok()) else { continue };
+        let Some(owner) = owner.and_then(|owner| owner.parse().ok()) else {
+            // The owner may have released the lock in the meantime.
+            ownerless_attempts += 1;
+            if ownerless_attempts >= OWNERLESS_ATTEMPTS_MAX && begin.elapsed() >= timeout {
+                return Err(TargetFailure::refused(format!(
+                    "could not take the lock {name} of the server: it is not free, but IS_USED_LOCK names no owner"
+                )));
+            }
+            continue;
+        };
         let idle_s = idle_s(connection, owner)?;
         if idle_s >= DEAD_IDLE_S {
             kill_connection(connection, owner)?;
@@ -85,6 +103,26 @@ pub(crate) fn acquire_lock(
             return Err(TargetFailure::refused(format!(
                 "another replay is using this target: connection {owner} of the server holds the lock {name}"
             )));
+        }
+    }
+}
+
+/// Result of `GET_LOCK`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LockAttempt {
+    Taken,
+    /// Another session has the lock.
+    TimedOut,
+    /// The server had an error: it returned NULL.
+    Failed,
+}
+
+impl LockAttempt {
+    fn of(value: Option<&str>) -> Self {
+        match value {
+            Some("1") => Self::Taken,
+            Some(_) => Self::TimedOut,
+            None => Self::Failed,
         }
     }
 }
@@ -109,5 +147,21 @@ fn kill_connection(connection: &mut SqlConnection, id: u64) -> Result<(), Target
              not be killed: {error}. Run KILL {id}"
         ))),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::LockAttempt::{self, Failed, Taken, TimedOut};
+
+    #[test]
+    fn get_lock_has_three_results() {
+        check(Some("1"), Taken);
+        check(Some("0"), TimedOut);
+        check(None, Failed);
+    }
+
+    fn check(value: Option<&str>, expected: LockAttempt) {
+        assert_eq!(LockAttempt::of(value), expected, "{value:?}");
     }
 }
