@@ -126,26 +126,7 @@ pub(super) fn run(
         }
         sessions.push(session);
     }
-    let state = WorkerState {
-        schedule: Schedule::new(sessions.len()),
-        gate: CommitGate::new(options.order),
-        awaited: sessions.iter().map(|_| None).collect(),
-        groups: HashMap::new(),
-        idle_workers: 0,
-        is_feeder_waiting: false,
-        for_first: None,
-        is_over: false,
-        is_stopped: false,
-        failure: None,
-        done: Vec::new(),
-        tally: ApplyTotals::default(),
-        committed: (options.order == CommitOrder::Any)
-            .then(|| ReplayProgress { commits: None, ..base.clone() }),
-    };
-    let workers = sessions.into_iter().map(WorkerSeat::new).collect();
-    let (offered, done) = (Condvar::new(), Condvar::new());
-    let shared =
-        WorkerShared { queue, order: options.order, state: Mutex::new(state), offered, workers, done };
+    let shared = WorkerShared::new(queue, options.order, sessions, base);
     let result = thread::scope(|scope| {
         for index in 0..shared.workers.len() {
             let shared = &shared;
@@ -161,7 +142,8 @@ pub(super) fn run(
             ThreadPanic::catch_in("hands transactions to workers", || feed(&shared, groups, watcher));
         let mut state = shared.state();
         state.is_over = true;
-        state.is_stopped = result.is_err();
+        // A worker may have stopped the replay.
+        state.is_stopped |= result.is_err();
         drop(state);
         shared.wake_all();
         result
@@ -188,7 +170,12 @@ fn feed(
             }
         };
         match message {
-            ApplierMessage::Groups(groups) => groups.into_iter().for_each(|group| shared.offer(group)),
+            ApplierMessage::Groups(groups) => {
+                for group in groups {
+                    shared.wait_for_room(watcher)?;
+                    shared.offer(group);
+                }
+            }
             ApplierMessage::Read(so_far) => watcher.add_read(so_far),
             ApplierMessage::Over { undecided } => {
                 watcher.set_undecided(undecided);
@@ -204,7 +191,33 @@ fn feed(
     ended.unwrap_or(Ok(()))
 }
 
-impl WorkerShared<'_> {
+impl<'f> WorkerShared<'f> {
+    fn new(
+        queue: &'f GroupQueue,
+        order: CommitOrder,
+        sessions: Vec<Box<dyn TargetSession>>,
+        base: &ReplayProgress,
+    ) -> Self {
+        let state = WorkerState {
+            schedule: Schedule::new(sessions.len()),
+            gate: CommitGate::new(order),
+            awaited: sessions.iter().map(|_| None).collect(),
+            groups: HashMap::new(),
+            idle_workers: 0,
+            is_feeder_waiting: false,
+            for_first: None,
+            is_over: false,
+            is_stopped: false,
+            failure: None,
+            done: Vec::new(),
+            tally: ApplyTotals::default(),
+            committed: (order == CommitOrder::Any).then(|| ReplayProgress { commits: None, ..base.clone() }),
+        };
+        let workers = sessions.into_iter().map(WorkerSeat::new).collect();
+        let (offered, done) = (Condvar::new(), Condvar::new());
+        Self { queue, order, state: Mutex::new(state), offered, workers, done }
+    }
+
     fn state(&self) -> MutexGuard<'_, WorkerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -255,12 +268,27 @@ impl WorkerShared<'_> {
         }
     }
 
+    /// Waits until another group may be offered, or a group has failed. Reports during long waits.
+    fn wait_for_room(&self, watcher: &mut ReplayMonitor<'_>) -> Result<(), ReplayError> {
+        loop {
+            let mut state = self.state();
+            if state.schedule.has_room() || state.failure.is_some() {
+                return Ok(());
+            }
+            state.is_feeder_waiting = true;
+            let waited = self.done.wait_timeout(state, POLL_INTERVAL);
+            let (state, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            drop(state);
+            if timeout.timed_out() {
+                self.report_done(watcher, WaitUntil::Now)?;
+                watcher.report_status()?;
+            }
+        }
+    }
+
+    /// Offers a group to the workers, unless a group has failed.
     fn offer(&self, group: CommitGroup) {
         let mut state = self.state();
-        while !state.schedule.has_room() && state.failure.is_none() {
-            state.is_feeder_waiting = true;
-            state = wait_on(&self.done, state);
-        }
         if state.failure.is_none() {
             let number = state.schedule.offer(group.claim.clone());
             let before = state.groups.insert(number, Arc::new(group));
@@ -620,4 +648,120 @@ enum StepOutcome {
     On,
     /// The group failed, was rolled back, and has begun again.
     Again,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::ControlFlow;
+    use std::sync::Arc;
+
+    use binlog::EventFormat;
+
+    use super::WorkerShared;
+    use crate::apply_plan::SourceStatement;
+    use crate::commit_order::CommitOrder;
+    use crate::replay_error::{ReplayError, TargetFailure};
+    use crate::replay_progress::{AppliedState, ReplayProgress, StatementIntent};
+    use crate::replay_report::ReplayStatus;
+    use crate::row_events::RowEvents;
+    use crate::run::group_queue::{GroupQueue, QueueLimits};
+    use crate::run::replay_monitor::{ReplayMonitor, ReplayObserver};
+    use crate::replay_target::{IntentOutcome, ReplayTarget, TargetSession};
+    use crate::schedule::{ClaimBuilder, ParallelMode, TransactionFootprint};
+    use crate::session_variables::SessionVariables;
+    use crate::target_table_definition::TargetTableDefinition;
+
+    /// A target that applies nothing.
+    struct IdleTarget;
+
+    impl TargetSession for IdleTarget {
+        fn begin(&mut self) -> Result<(), TargetFailure> {
+            refused()
+        }
+
+        fn announce(
+            &mut self,
+            _: StatementIntent,
+            _: Option<&Arc<EventFormat>>,
+        ) -> Result<(), TargetFailure> {
+            refused()
+        }
+
+        fn apply_rows(&mut self, _: &SessionVariables, _: &RowEvents) -> Result<(), TargetFailure> {
+            refused()
+        }
+
+        fn run_statement(&mut self, _: &SourceStatement) -> Result<(), TargetFailure> {
+            refused()
+        }
+
+        fn flush(&mut self) -> Result<(), TargetFailure> {
+            refused()
+        }
+
+        fn commit(&mut self, _: &ReplayProgress, _: &mut dyn FnMut()) -> Result<(), TargetFailure> {
+            refused()
+        }
+
+        fn rollback(&mut self) -> Result<(), TargetFailure> {
+            refused()
+        }
+    }
+
+    fn refused() -> Result<(), TargetFailure> {
+        Err(TargetFailure::refused("nothing is applied here"))
+    }
+
+    impl ReplayTarget for IdleTarget {
+        fn applied(&self) -> Result<AppliedState, TargetFailure> {
+            Ok(AppliedState::default())
+        }
+
+        fn session(&self) -> Result<Box<dyn TargetSession>, TargetFailure> {
+            Ok(Box::new(Self))
+        }
+
+        fn definition(&self, _: &[u8], _: &[u8]) -> Result<Option<TargetTableDefinition>, TargetFailure> {
+            Ok(None)
+        }
+
+        fn settle(&self, _: &StatementIntent) -> Result<IntentOutcome, TargetFailure> {
+            Ok(IntentOutcome::NotDone)
+        }
+
+        fn save(&self, _: &ReplayProgress) -> Result<(), TargetFailure> {
+            Ok(())
+        }
+
+        fn checkpoint(&self, _: &ReplayProgress) -> Result<AppliedState, TargetFailure> {
+            Ok(AppliedState::default())
+        }
+    }
+
+    /// Stops a replay at the third report.
+    struct ThirdReport(u32);
+
+    impl ReplayObserver for ThirdReport {
+        fn on_status(&mut self, _: &ReplayStatus<'_>) -> ControlFlow<()> {
+            self.0 += 1;
+            if self.0 < 3 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        }
+    }
+
+    #[test]
+    fn reports_continue_while_no_group_can_be_offered() {
+        let (queue, _groups) = GroupQueue::new(QueueLimits { open: 1, waiting: 1, bytes: 1 });
+        let shared = WorkerShared::new(&queue, CommitOrder::Strict, vec![Box::new(IdleTarget)], &ReplayProgress::default());
+        let mut claims = ClaimBuilder::new(ParallelMode::LogicalClock);
+        let mut number = 0;
+        while shared.state().schedule.has_room() {
+            let claim = claims.claim(number, &TransactionFootprint::default()).unwrap();
+            shared.state().schedule.offer(claim);
+            number += 1;
+        }
+        let mut observer = ThirdReport(0);
+        let mut watcher = ReplayMonitor::new(&IdleTarget, &queue, &mut observer, 1);
+        assert!(matches!(shared.wait_for_room(&mut watcher), Err(ReplayError::Interrupted)));
+        assert_eq!(observer.0, 3);
+    }
 }
