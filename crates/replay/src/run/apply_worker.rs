@@ -33,17 +33,17 @@ struct WorkerShared<'f> {
     order: CommitOrder,
     state: Mutex<WorkerState>,
     /// A group may be ready to start, or no more groups follow.
-    offered: Condvar,
+    group_offered: Condvar,
     workers: Vec<WorkerSeat>,
     /// A group was committed or has failed. Wakes the thread that offers groups.
-    done: Condvar,
+    group_finished: Condvar,
 }
 
 /// The session of a worker, and the means to wake the worker.
 struct WorkerSeat {
     session: Mutex<WorkerSession>,
     /// The gate has a decision for the worker's group.
-    turn: Condvar,
+    decision_made: Condvar,
     /// Wakes the worker while its session is lent. `None` if the target commits in one step only.
     signal: Option<Arc<dyn CommitSignal>>,
 }
@@ -55,7 +55,7 @@ struct WorkerSession {
 }
 
 /// A worker's wait for the gate's decision about its group.
-struct TurnWait {
+struct DecisionWait {
     number: u64,
     /// The group, if the session is lent: the thread that lets the group commit also sends the commit. So the commit
     /// does not wait until this worker's thread runs.
@@ -66,7 +66,7 @@ struct WorkerState {
     schedule: Schedule,
     gate: CommitGate,
     /// For each worker: its wait for a decision.
-    awaited: Vec<Option<TurnWait>>,
+    awaited: Vec<Option<DecisionWait>>,
     /// Groups offered and not yet committed, by number.
     groups: HashMap<u64, Arc<CommitGroup>>,
     /// Number of workers that wait for a group to start.
@@ -81,7 +81,7 @@ struct WorkerState {
     is_stopped: bool,
     failure: Option<ReplayError>,
     /// Groups committed since the last report, with the time in microseconds since 1970.
-    done: Vec<(Arc<CommitGroup>, u64)>,
+    finished_groups: Vec<(Arc<CommitGroup>, u64)>,
     tally: ApplyTotals,
     /// All committed transactions, if commits come in any order.
     committed: Option<ReplayProgress>,
@@ -209,13 +209,13 @@ impl<'f> WorkerShared<'f> {
             is_over: false,
             is_stopped: false,
             failure: None,
-            done: Vec::new(),
+            finished_groups: Vec::new(),
             tally: ApplyTotals::default(),
             committed: (order == CommitOrder::Any).then(|| ReplayProgress { commits: None, ..base.clone() }),
         };
         let workers = sessions.into_iter().map(WorkerSeat::new).collect();
-        let (offered, done) = (Condvar::new(), Condvar::new());
-        Self { queue, order, state: Mutex::new(state), offered, workers, done }
+        let (group_offered, group_finished) = (Condvar::new(), Condvar::new());
+        Self { queue, order, state: Mutex::new(state), group_offered, workers, group_finished }
     }
 
     fn state(&self) -> MutexGuard<'_, WorkerState> {
@@ -232,14 +232,14 @@ impl<'f> WorkerShared<'f> {
     }
 
     fn wake_all(&self) {
-        self.offered.notify_all();
+        self.group_offered.notify_all();
         self.workers.iter().for_each(WorkerSeat::wake);
-        self.done.notify_all();
+        self.group_finished.notify_all();
     }
 
     /// Lets the workers continue for whose groups the gate has a decision now. If a group may commit and its session is
     /// lent, sends the commit.
-    fn release_turns(&self, mut state: MutexGuard<'_, WorkerState>) {
+    fn act_on_decisions(&self, mut state: MutexGuard<'_, WorkerState>) {
         let mut next = None;
         for (index, worker) in self.workers.iter().enumerate() {
             let Some(wait) = &state.awaited[index] else { continue };
@@ -276,7 +276,7 @@ impl<'f> WorkerShared<'f> {
                 return Ok(());
             }
             state.is_feeder_waiting = true;
-            let waited = self.done.wait_timeout(state, POLL_INTERVAL);
+            let waited = self.group_finished.wait_timeout(state, POLL_INTERVAL);
             let (state, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
             drop(state);
             if timeout.timed_out() {
@@ -302,7 +302,7 @@ impl<'f> WorkerShared<'f> {
     /// Wakes a worker if there is a group for it.
     fn wake_idle_worker(&self, state: &WorkerState) {
         if state.idle_workers > 0 && state.schedule.can_start() {
-            self.offered.notify_one();
+            self.group_offered.notify_one();
         }
     }
 
@@ -323,7 +323,7 @@ impl<'f> WorkerShared<'f> {
     fn report_done(&self, watcher: &mut ReplayMonitor<'_>, until: WaitUntil) -> Result<(), ReplayError> {
         loop {
             let mut state = self.state();
-            let done = std::mem::take(&mut state.done);
+            let done = std::mem::take(&mut state.finished_groups);
             let (failure, is_idle) = (state.failure.take(), state.schedule.open_count() == 0);
             let tally = state.tally;
             watcher.busy = state.schedule.running_count() as u64;
@@ -344,9 +344,9 @@ impl<'f> WorkerShared<'f> {
             }
             watcher.report_status()?;
             let mut state = self.state();
-            if state.done.is_empty() && state.failure.is_none() && state.schedule.open_count() > 0 {
+            if state.finished_groups.is_empty() && state.failure.is_none() && state.schedule.open_count() > 0 {
                 state.is_feeder_waiting = true;
-                drop(self.done.wait_timeout(state, POLL_INTERVAL));
+                drop(self.group_finished.wait_timeout(state, POLL_INTERVAL));
             }
         }
     }
@@ -359,14 +359,14 @@ impl WorkerState {
     }
 }
 
-fn wait_on<'s>(bell: &Condvar, state: MutexGuard<'s, WorkerState>) -> MutexGuard<'s, WorkerState> {
-    bell.wait(state).unwrap_or_else(PoisonError::into_inner)
+fn wait_on<'s>(condition: &Condvar, state: MutexGuard<'s, WorkerState>) -> MutexGuard<'s, WorkerState> {
+    condition.wait(state).unwrap_or_else(PoisonError::into_inner)
 }
 
 impl WorkerSeat {
     fn new(session: Box<dyn TargetSession>) -> Self {
         let signal = session.commit_signal();
-        Self { session: Mutex::new(WorkerSession { session, sent: None }), turn: Condvar::new(), signal }
+        Self { session: Mutex::new(WorkerSession { session, sent: None }), decision_made: Condvar::new(), signal }
     }
 
     fn session(&self) -> MutexGuard<'_, WorkerSession> {
@@ -375,7 +375,7 @@ impl WorkerSeat {
 
     /// Wakes the worker if it waits for a decision.
     fn wake(&self) {
-        self.turn.notify_one();
+        self.decision_made.notify_one();
         if let Some(signal) = &self.signal {
             signal.wake();
         }
@@ -389,7 +389,7 @@ struct ApplyWorker<'s, 'f> {
 }
 
 /// End of a worker's wait to commit.
-enum CommitTurn {
+enum CommitWaitEnd {
     /// The gate has decided.
     Decided(CommitDecision),
     /// Another thread has sent the commit.
@@ -430,11 +430,11 @@ impl<'s> ApplyWorker<'s, '_> {
                 assert!(state.for_first.is_none(), "ours: a group for the first worker runs alone");
                 state.for_first = Some(number);
                 // Wake all waiting workers: the first worker may be any of them.
-                self.shared.offered.notify_all();
+                self.shared.group_offered.notify_all();
                 continue;
             }
             state.idle_workers += 1;
-            state = wait_on(&self.shared.offered, state);
+            state = wait_on(&self.shared.group_offered, state);
             state.idle_workers -= 1;
         }
     }
@@ -453,7 +453,7 @@ impl<'s> ApplyWorker<'s, '_> {
                 let committed =
                     committed.map(|()| |gate: &mut CommitGate| gate.mark_committed_at_once(number));
                 match self.step(number, group, session, committed)? {
-                    StepOutcome::On => break,
+                    StepOutcome::Proceed => break,
                     StepOutcome::Again => continue,
                 }
             }
@@ -462,34 +462,34 @@ impl<'s> ApplyWorker<'s, '_> {
             if self.step(number, group, session, applied)? == StepOutcome::Again {
                 continue;
             }
-            let turn;
-            (own, turn) = self.wait_to_commit(number, group, own);
+            let wait_end;
+            (own, wait_end) = self.wait_to_commit(number, group, own);
             let session = &mut *own.session;
             let mut on_ordered = || {
                 let mut state = shared.state();
                 state.gate.mark_ordered(number);
-                shared.release_turns(state);
+                shared.act_on_decisions(state);
             };
-            let committed = match turn {
-                CommitTurn::Decided(CommitDecision::Commit) => {
+            let committed = match wait_end {
+                CommitWaitEnd::Decided(CommitDecision::Commit) => {
                     session.commit(&shared.progress(group), &mut on_ordered)
                 }
-                CommitTurn::Sent(sent) => sent.and_then(|()| session.finish_commit(&mut on_ordered)),
-                CommitTurn::Decided(CommitDecision::RollBack) => {
+                CommitWaitEnd::Sent(sent) => sent.and_then(|()| session.finish_commit(&mut on_ordered)),
+                CommitWaitEnd::Decided(CommitDecision::RollBack) => {
                     let undone =
                         session.rollback().map(|()| |gate: &mut CommitGate| gate.mark_rolled_back(number));
-                    if self.step(number, group, session, undone)? == StepOutcome::On {
+                    if self.step(number, group, session, undone)? == StepOutcome::Proceed {
                         self.begin_again(number)?;
                     }
                     continue;
                 }
-                CommitTurn::Decided(_) => {
+                CommitWaitEnd::Decided(_) => {
                     let _ = session.rollback();
                     return None;
                 }
             };
             let committed = committed.map(|()| |gate: &mut CommitGate| gate.mark_committed(number));
-            if self.step(number, group, session, committed)? == StepOutcome::On {
+            if self.step(number, group, session, committed)? == StepOutcome::Proceed {
                 break;
             }
         }
@@ -515,12 +515,12 @@ impl<'s> ApplyWorker<'s, '_> {
         let done = state.groups.remove(&number);
         assert!(done.is_some(), "ours: a group is committed once");
         assert!(state.gate.first_uncommitted() <= state.schedule.end(), "ours: only offered groups commit");
-        state.done.extend(done.map(|group| (group, at_us)));
+        state.finished_groups.extend(done.map(|group| (group, at_us)));
         let is_awaited = std::mem::take(&mut state.is_feeder_waiting);
         drop(state);
         self.shared.queue.mark_applied(group);
         if is_awaited {
-            self.shared.done.notify_one();
+            self.shared.group_finished.notify_one();
         }
     }
 
@@ -536,8 +536,8 @@ impl<'s> ApplyWorker<'s, '_> {
             Ok(tell) => {
                 let mut state = self.shared.state();
                 tell(&mut state.gate);
-                self.shared.release_turns(state);
-                return Some(StepOutcome::On);
+                self.shared.act_on_decisions(state);
+                return Some(StepOutcome::Proceed);
             }
             Err(failure) => failure,
         };
@@ -589,17 +589,17 @@ impl<'s> ApplyWorker<'s, '_> {
         number: u64,
         group: &Arc<CommitGroup>,
         own: MutexGuard<'s, WorkerSession>,
-    ) -> (MutexGuard<'s, WorkerSession>, CommitTurn) {
+    ) -> (MutexGuard<'s, WorkerSession>, CommitWaitEnd) {
         let seat = &self.shared.workers[self.index];
         let Some(signal) = seat.signal.as_deref().filter(|_| own.session.can_send_commit()) else {
-            return (own, CommitTurn::Decided(self.wait_for_decision(number)));
+            return (own, CommitWaitEnd::Decided(self.wait_for_decision(number)));
         };
         let mut state = self.shared.state();
         let decision = state.gate.decide(number);
         if decision != CommitDecision::Wait || state.is_stopped {
-            return (own, CommitTurn::Decided(decision.or_abandon()));
+            return (own, CommitWaitEnd::Decided(decision.or_abandon()));
         }
-        state.awaited[self.index] = Some(TurnWait { number, lent: Some(Arc::clone(group)) });
+        state.awaited[self.index] = Some(DecisionWait { number, lent: Some(Arc::clone(group)) });
         // With the lock of the state: no thread may wait for a lent session.
         drop(own);
         drop(state);
@@ -610,7 +610,7 @@ impl<'s> ApplyWorker<'s, '_> {
                 drop(state);
                 let mut own = seat.session();
                 let sent = own.sent.take().expect("ours: a lent session returns with a sent commit");
-                return (own, CommitTurn::Sent(sent));
+                return (own, CommitWaitEnd::Sent(sent));
             }
             let decision = state.gate.decide(number);
             let is_over = decision != CommitDecision::Wait || state.is_stopped;
@@ -621,23 +621,23 @@ impl<'s> ApplyWorker<'s, '_> {
             }
         };
         let own = seat.session();
-        (own, CommitTurn::Decided(decision.unwrap_or_else(|| self.wait_for_decision(number))))
+        (own, CommitWaitEnd::Decided(decision.unwrap_or_else(|| self.wait_for_decision(number))))
     }
 
     /// Waits for the gate's next decision about a group.
     fn wait_for_decision(&self, number: u64) -> CommitDecision {
         let mut state = self.shared.state();
         loop {
-            let turn = match state.gate.decide(number) {
+            let decision = match state.gate.decide(number) {
                 CommitDecision::Wait if !state.is_stopped => {
-                    state.awaited[self.index] = Some(TurnWait { number, lent: None });
-                    state = wait_on(&self.shared.workers[self.index].turn, state);
+                    state.awaited[self.index] = Some(DecisionWait { number, lent: None });
+                    state = wait_on(&self.shared.workers[self.index].decision_made, state);
                     continue;
                 }
-                turn => turn.or_abandon(),
+                decision => decision.or_abandon(),
             };
             state.awaited[self.index] = None;
-            return turn;
+            return decision;
         }
     }
 }
@@ -645,7 +645,7 @@ impl<'s> ApplyWorker<'s, '_> {
 /// Result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StepOutcome {
-    On,
+    Proceed,
     /// The group failed, was rolled back, and has begun again.
     Again,
 }
