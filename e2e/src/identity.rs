@@ -1,7 +1,7 @@
 //! Many runs with random arguments: bintide must answer as `mysqlbinlog` does.
 
 use std::collections::BTreeSet;
-use std::env;
+use std::env::{self, VarError};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use testkit::SeededRandom;
 
 use crate::compare::{Difference, Run};
@@ -28,6 +28,25 @@ const TIME_ZONES: [&str; 6] =
 /// Maximum number of differences that are shown in full.
 const TOLD_MAX: usize = 12;
 
+/// Returns the number of runs in the environment variable [`DRAWS`]; `usual` if it is not set.
+///
+/// # Errors
+/// Returns an error if the variable is not a positive number.
+pub fn draws_from_env(usual: usize) -> Result<usize> {
+    match env::var(DRAWS) {
+        Err(VarError::NotPresent) => Ok(usual),
+        Err(error) => bail!("{DRAWS}: {error}"),
+        Ok(text) => parse_draws(&text),
+    }
+}
+
+fn parse_draws(text: &str) -> Result<usize> {
+    match text.parse() {
+        Ok(draws @ 1..) => Ok(draws),
+        _ => bail!("{DRAWS}={text}: expected a number of runs, at least 1"),
+    }
+}
+
 /// Draws runs over the logs and compares each; reports all differences at the end.
 ///
 /// # Errors
@@ -36,7 +55,7 @@ pub fn check_random(name: &str, logs: &Logs, seed: u64, draws: usize) -> Result<
     let choices = options::all()?;
     let drawn: Vec<Choice> =
         choices.into_iter().filter(|choice| NOT_DRAWN.iter().all(|(long, _)| *long != choice.long)).collect();
-    let draws = env::var(DRAWS).ok().and_then(|text| text.parse().ok()).unwrap_or(draws);
+    let draws = draws_from_env(draws)?;
     println!("{name}: {draws} runs, {SEED}={seed}");
     let mut random = SeededRandom::new(seed);
     let mut used = BTreeSet::new();
@@ -222,10 +241,21 @@ mod tests {
     use anyhow::Result;
     use testkit::SeededRandom;
 
-    use super::{check_program, draw};
+    use super::{check_program, draw, parse_draws};
     use crate::logs::Logs;
     use crate::options;
     use crate::program::Program;
+
+    #[test]
+    fn numbers_of_runs_are_positive() {
+        let check = |text: &str, expected: Option<usize>| assert_eq!(parse_draws(text).ok(), expected, "{text}");
+        check("1", Some(1));
+        check("5000", Some(5000));
+        check("0", None);
+        check("-1", None);
+        check("5k", None);
+        check("", None);
+    }
 
     /// The comparison finds no difference between two equal outcomes.
     #[test]

@@ -80,31 +80,44 @@ fn index_of(directory: &Path) -> Result<Option<Vec<PathBuf>>> {
     Ok(None)
 }
 
+/// Facts of an event's header.
+struct HeaderFacts {
+    /// Start of the event.
+    position: u64,
+    /// In seconds since 1970.
+    timestamp: u32,
+}
+
+/// Returns the headers of a plain log; none for other files.
+fn read_headers(bytes: &[u8]) -> Vec<HeaderFacts> {
+    let (mut headers, mut at) = (Vec::new(), MAGIC.len());
+    while bytes.starts_with(MAGIC) && at + HEADER_SIZE <= bytes.len() {
+        let number = |from: usize| u32::from_le_bytes([0, 1, 2, 3].map(|i| bytes[at + from + i]));
+        headers.push(HeaderFacts { position: at as u64, timestamp: number(0) });
+        at += (number(9) as usize).max(HEADER_SIZE);
+    }
+    headers
+}
+
 impl LogSet {
     fn read(directory: &Path, files: Vec<PathBuf>) -> Result<Self> {
         let mut set =
             Self { files: Vec::new(), positions: Vec::new(), times: Vec::new(), databases: Vec::new() };
-        let last = files.len() - 1;
+        let last = files.len().checked_sub(1).with_context(|| {
+            format!("an index in {} lists no logs", directory.display())
+        })?;
         for (index, path) in files.iter().enumerate() {
             let bytes = fs::read(path).with_context(|| format!("could not read {}", path.display()))?;
-            set.read_headers(&bytes, index == 0 || index == last);
+            let headers = read_headers(&bytes);
+            if index == 0 || index == last {
+                set.positions.extend(headers.iter().map(|header| header.position));
+            }
+            set.times.extend(headers.iter().map(|header| header.timestamp));
             set.read_databases(&bytes);
             let path = path.strip_prefix(directory).context("the log is outside its directory")?;
             set.files.push(format!("{LOGS}/{}", path.display()));
         }
         Ok(set)
-    }
-
-    fn read_headers(&mut self, bytes: &[u8], keep_positions: bool) {
-        let mut at = MAGIC.len();
-        while bytes.starts_with(MAGIC) && at + HEADER_SIZE <= bytes.len() {
-            let number = |from: usize| u32::from_le_bytes([0, 1, 2, 3].map(|i| bytes[at + from + i]));
-            if keep_positions {
-                self.positions.push(at as u64);
-            }
-            self.times.push(number(0));
-            at += (number(9) as usize).max(HEADER_SIZE);
-        }
     }
 
     /// Reads the names after `CREATE DATABASE`, the first statement of every sample.

@@ -49,7 +49,12 @@ impl SeededRandom {
 }
 
 /// Returns the seed of this run: the environment variable's value, so that a run can be repeated, else the time.
+///
+/// # Panics
+/// Panics if the variable is not a number.
 pub fn seed_from_env(variable: &str) -> u64 {
-    let named = env::var(variable).ok().and_then(|text| text.parse().ok());
-    named.unwrap_or_else(|| SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()))
+    match env::var(variable) {
+        Ok(text) => text.parse().unwrap_or_else(|_| panic!("{variable}={text}: expected a number")),
+        Err(_) => SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+    }
 }

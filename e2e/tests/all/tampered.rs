@@ -1,7 +1,6 @@
 //! Servers whose packets are changed in transit: every command must end with a message, in time, in limited memory,
 //! and at SIGINT.
 
-use std::env;
 use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use binlog::{CHECKSUM_SIZE, EventChecksum, NextPosition, move_event};
 use e2e::bounded::{Bounded, run_interrupted};
-use e2e::identity::DRAWS;
+use e2e::identity::draws_from_env;
 use e2e::program::bintide;
 use tempfile::TempDir;
 use testkit::{AfterPacket, Launch, SeededRandom, ServerPacket, TamperProxy, TestServer, seed_from_env};
@@ -252,7 +251,7 @@ fn changed_packets_end_in_error_messages() -> Result<()> {
     let target = Tampered::start(&Launch::mysql().option("--server-id=2"))?;
     source.server.sql(SETUP)?;
     let seed = seed_from_env("BINTIDE_E2E_SEED");
-    let draws = env::var(DRAWS).ok().and_then(|text| text.parse().ok()).unwrap_or(DRAWS_USUAL);
+    let draws = draws_from_env(DRAWS_USUAL)?;
     println!("{draws} runs, BINTIDE_E2E_SEED={seed}");
     let mut random = SeededRandom::new(seed);
     let mut codes = Vec::new();
