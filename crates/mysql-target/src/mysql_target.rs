@@ -105,9 +105,9 @@ impl MysqlTarget {
                 "the target is a replica whose applier is running. Run STOP REPLICA SQL_THREAD first".into(),
             ));
         }
-        let rights = SessionPrivileges::of(&mut control, &facts)
+        let privileges = SessionPrivileges::of(&mut control, &facts)
             .map_err(|error| server_failure(error).into_error("check the account's privileges"))?;
-        let as_sql = find_sql_apply_reason(apply_as, &facts, &mut control)?;
+        let sql_apply_reason = find_sql_apply_reason(apply_as, &facts, &mut control)?;
         let collations = TargetCollations::ask(&mut control, &facts)
             .map_err(|error| server_failure(error).into_error("read the server's collations"))?;
         // Even after Ctrl-C, wait for and report statements in progress, of this replay or an earlier one.
@@ -124,8 +124,8 @@ impl MysqlTarget {
             connection_ids: Mutex::default(),
             logging: TargetLogging::Off,
             collations,
-            sql_apply_reason: as_sql,
-            privileges: rights,
+            sql_apply_reason,
+            privileges,
             may_set_gtid_purged: AtomicBool::new(true),
             definition_version: Arc::new(AtomicU64::new(1)),
         };
@@ -171,30 +171,27 @@ impl MysqlTarget {
     /// Returns notes about unexpected behaviour, one line each.
     pub fn remarks(&self) -> Vec<String> {
         let why = match self.sql_apply_reason {
-            Some(SqlApplyReason::MariaDb) => "rows were applied as SQL statements: the target is MariaDB",
+            Some(SqlApplyReason::MariaDb) => Some("rows were applied as SQL statements: the target is MariaDB"),
             Some(SqlApplyReason::MissingPrivilege) if self.facts.is_older_than(MYSQL_8) => {
-                "rows were applied as SQL statements: the account does not have SUPER"
+                Some("rows were applied as SQL statements: the account does not have SUPER")
             }
-            Some(SqlApplyReason::MissingPrivilege) => {
-                "rows were applied as SQL statements: the account has neither REPLICATION_APPLIER nor BINLOG_ADMIN"
-            }
-            Some(SqlApplyReason::Requested) | None => "",
+            Some(SqlApplyReason::MissingPrivilege) => Some(
+                "rows were applied as SQL statements: the account has neither REPLICATION_APPLIER nor BINLOG_ADMIN",
+            ),
+            Some(SqlApplyReason::Requested) | None => None,
         };
         let is_logged = self.facts.log_bin && !self.privileges.sql_log_bin;
-        let logged = match is_logged {
-            true => "the target wrote all changes to its own binary log: the account may not set sql_log_bin",
-            false => "",
-        };
+        let logged = is_logged.then_some(
+            "the target wrote all changes to its own binary log: the account may not set sql_log_bin",
+        );
         let is_added_to = self.logging == TargetLogging::BySourceGtids || !self.has_gtids();
-        let gtids = match self.facts.is_older_than(MYSQL_8) && !is_added_to {
-            true => {
-                "gtid_executed was not changed: MySQL before 8.0 cannot add to gtid_purged. The applied GTIDs are in \
-                     bintide.progress"
-            }
-            false => "",
-        };
-        let lines = [why, logged, gtids].into_iter().filter(|line| !line.is_empty());
-        lines.map(str::to_owned).chain(self.collations.remarks()).collect()
+        let is_unchanged = self.facts.is_older_than(MYSQL_8) && !is_added_to;
+        let gtids = is_unchanged.then_some(
+            "gtid_executed was not changed: MySQL before 8.0 cannot add to gtid_purged. The applied GTIDs are in \
+             bintide.progress",
+        );
+        let lines: [Option<&str>; 3] = [why, logged, gtids];
+        lines.into_iter().flatten().map(str::to_owned).chain(self.collations.remarks()).collect()
     }
 
     /// Saves the `server_id` of the server that wrote the logs: from now on, the progress refers to these logs.

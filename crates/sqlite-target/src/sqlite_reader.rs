@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use replay::compare::{
-    ColumnReading, ComparedColumn, ComparisonForm, ComparisonReader, NUMBER_ONLY, RowText, RowsDigest,
+    ColumnReading, ComparedColumn, ComparisonForm, ComparisonReader, RowText, RowsDigest,
 };
 use replay::{ReplayError, TargetFailure, TargetTableName};
 use rusqlite::types::ValueRef;
@@ -52,12 +52,7 @@ impl ComparisonReader for SqliteReader {
     }
 
     fn columns(&mut self, table: &TargetTableName) -> Result<Vec<ComparedColumn>, TargetFailure> {
-        let Some(stored) = self.find(table) else { return Ok(Vec::new()) };
-        let column = |(name, is_number): &(String, bool)| ComparedColumn {
-            name: name.clone(),
-            data_type: if *is_number { NUMBER_ONLY } else { "" }.to_owned(),
-        };
-        Ok(stored.columns.iter().map(column).collect())
+        Ok(self.find(table).map_or_else(Vec::new, |stored| stored.columns.clone()))
     }
 
     fn digest(

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use binlog::gtid::GtidSet;
+use replay::compare::{ComparedColumn, NUMBER_ONLY};
 use replay::{
     AppliedState, IntentOutcome, ReplayError, ReplayProgress, ReplayTarget, RollbackTraces, SourcePosition,
     StatementIntent, TargetFailure, TargetSession, TargetTableDefinition,
@@ -119,19 +120,22 @@ pub(crate) struct StoredTable {
     pub(crate) source: (String, String),
     /// Name in SQLite.
     pub(crate) name: String,
-    /// Columns: the name, and whether it is an ENUM or SET with unknown texts.
-    pub(crate) columns: Vec<(String, bool)>,
+    pub(crate) columns: Vec<ComparedColumn>,
 }
 
 /// Returns the tables of a database that was a target.
 pub(crate) fn read_stored_tables(connection: &Connection) -> Result<Vec<StoredTable>, TargetFailure> {
     check_ownership(connection)?;
-    let has_numbers = |kind: &MysqlType| match kind {
-        MysqlType::Enum { .. } | MysqlType::Set { .. } => kind.strict_type() != StrictType::Text,
-        _ => false,
+    let data_type = |kind: &MysqlType| match kind {
+        // The texts of the ENUM or SET are unknown.
+        MysqlType::Enum { .. } | MysqlType::Set { .. } if kind.strict_type() != StrictType::Text => NUMBER_ONLY,
+        _ => "",
     };
     let tables = TableCatalogue::load(connection)?.into_tables().map(|(source, table)| {
-        let columns = table.columns.iter().map(|column| (column.name.clone(), has_numbers(&column.kind)));
+        let columns = table.columns.iter().map(|column| ComparedColumn {
+            name: column.name.clone(),
+            data_type: data_type(&column.kind).to_owned(),
+        });
         StoredTable { source, columns: columns.collect(), name: table.name }
     });
     Ok(tables.collect())
