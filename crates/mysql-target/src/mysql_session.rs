@@ -39,7 +39,7 @@ pub(crate) struct MysqlSession {
     /// True if all row changes are sent as statements.
     pub(crate) as_sql: bool,
     /// The server's support for `CREATE TABLE … SELECT`.
-    pub(crate) creations: TableCreation,
+    pub(crate) table_creation: TableCreation,
     /// Converts row changes to statements; created on first use.
     pub(crate) writer: Option<StatementWriter>,
     pub(crate) adapter: ContextAdapter,
@@ -48,7 +48,7 @@ pub(crate) struct MysqlSession {
     /// True if the announced statement creates a table, and its rows follow as statements.
     pub(crate) rows_follow: bool,
     /// Number of possible changes of definitions in all sessions, and its value at the writer's last check.
-    definitions: Arc<AtomicU64>,
+    definition_version: Arc<AtomicU64>,
     pub(crate) writer_definition_version: u64,
     /// The known values of session variables.
     pub(crate) variables: SessionState,
@@ -58,7 +58,7 @@ pub(crate) struct MysqlSession {
     /// Row events that are not yet in `sql`.
     rows: Vec<u8>,
     pub(crate) state: TransactionState,
-    starts: RowTransactionStart,
+    row_transaction_start: RowTransactionStart,
     autocommit: Autocommit,
     /// This session's row of the progress table.
     progress_row: usize,
@@ -75,11 +75,11 @@ pub(crate) struct SessionParts {
     pub(crate) packet_max: usize,
     pub(crate) names_gtids: bool,
     pub(crate) as_sql: bool,
-    pub(crate) creations: TableCreation,
+    pub(crate) table_creation: TableCreation,
     pub(crate) adapter: ContextAdapter,
     pub(crate) logging: TargetLogging,
-    pub(crate) starts: RowTransactionStart,
-    pub(crate) definitions: Arc<AtomicU64>,
+    pub(crate) row_transaction_start: RowTransactionStart,
+    pub(crate) definition_version: Arc<AtomicU64>,
 }
 
 /// The way in which transactions of row events begin.
@@ -138,11 +138,11 @@ impl MysqlSession {
             packet_max,
             names_gtids,
             as_sql,
-            creations,
+            table_creation,
             adapter,
             logging,
-            starts,
-            definitions,
+            row_transaction_start,
+            definition_version,
         } = parts;
         let (sql, rows) = (String::new(), Vec::new());
         Self {
@@ -150,19 +150,19 @@ impl MysqlSession {
             packet_max,
             names_gtids,
             as_sql,
-            creations,
+            table_creation,
             writer: None,
             adapter,
             settings: None,
             rows_follow: false,
-            definitions,
+            definition_version,
             writer_definition_version: 0,
             variables: SessionState::default(),
             format: None,
             sql,
             rows,
             state: TransactionState::Idle,
-            starts,
+            row_transaction_start,
             autocommit: Autocommit::On,
             progress_row: 1,
             saved_intent: SavedIntent::Possible,
@@ -180,7 +180,7 @@ impl MysqlSession {
         self.settings = None;
         self.begin_if_due();
         self.send_rows()?;
-        self.set_odd_texts(statement)?;
+        self.set_unverified_texts(statement)?;
         let mut set = Vec::new();
         put_database(&mut set, &statement.database, &mut self.variables);
         // Set user variables first: their values do not depend on the other variables.
@@ -267,7 +267,7 @@ impl MysqlSession {
     /// Appends the buffered row events to the SQL, as one statement if possible.
     fn put_rows(&mut self) {
         let bytes = std::mem::take(&mut self.rows);
-        let is_inside = self.state == TransactionState::Open && self.starts == RowTransactionStart::Implicit;
+        let is_inside = self.state == TransactionState::Open && self.row_transaction_start == RowTransactionStart::Implicit;
         let is_small = bytes.len() <= UNITE_SIZE_MAX;
         match self.format.clone().filter(|_| is_inside && is_small) {
             Some(format) => {
@@ -299,7 +299,7 @@ impl MysqlSession {
 
     /// Begins a transaction whose first changes are row events.
     fn begin_rows_if_due(&mut self) {
-        if self.state != TransactionState::BeginPending || self.starts == RowTransactionStart::Begin {
+        if self.state != TransactionState::BeginPending || self.row_transaction_start == RowTransactionStart::Begin {
             return self.begin_if_due();
         }
         assert!(self.gtids.is_empty(), "ours: a logged transaction begins by BEGIN");
@@ -321,7 +321,7 @@ impl MysqlSession {
     /// Begins a separate transaction for the rows of a new table, if the server cannot commit table and rows as one.
     pub(crate) fn begin_after_creation(&mut self) {
         if matches!(self.state, TransactionState::ImplicitCommit(_))
-            && self.creations == TableCreation::InParts
+            && self.table_creation == TableCreation::InParts
         {
             self.state = TransactionState::BeginPending;
         }
@@ -361,7 +361,7 @@ impl MysqlSession {
                 sql = self.logged_commit_sql();
             }
             TransactionState::ImplicitCommit(gtid) => {
-                self.definitions.fetch_add(1, Ordering::SeqCst);
+                self.definition_version.fetch_add(1, Ordering::SeqCst);
                 sql.push_str("COMMIT;");
                 if gtid.is_some() {
                     sql.push_str("SET @@SESSION.GTID_NEXT='AUTOMATIC';");
@@ -481,17 +481,17 @@ impl MysqlSession {
 
     /// Returns the number of possible changes of definitions.
     pub(crate) fn definition_version(&self) -> u64 {
-        self.definitions.load(Ordering::SeqCst)
+        self.definition_version.load(Ordering::SeqCst)
     }
 
     /// Sets user variables whose text may be invalid in its character set. Sends them as parameters, as the source's
     /// client did.
-    fn set_odd_texts(&mut self, statement: &SourceStatement) -> Result<(), TargetFailure> {
+    fn set_unverified_texts(&mut self, statement: &SourceStatement) -> Result<(), TargetFailure> {
         let source = statement.context.flavour();
         let adapter = self.adapter.clone();
         let collations = |id| adapter.target_collation(id, source);
-        let odd = |variable| progress_sql::unverified_text(variable, &collations);
-        for (name, collation, text) in statement.variables.iter().filter_map(odd) {
+        let unverified = |variable| progress_sql::unverified_text(variable, &collations);
+        for (name, collation, text) in statement.variables.iter().filter_map(unverified) {
             self.send()?;
             let (charset, collation) = (collation.charset().name(), collation.name());
             self.connection
@@ -614,7 +614,7 @@ impl TargetSession for MysqlSession {
             TransactionState::Idle,
             "ours: a statement that commits implicitly is announced first"
         );
-        self.definitions.fetch_add(1, Ordering::SeqCst);
+        self.definition_version.fetch_add(1, Ordering::SeqCst);
         self.saved_intent = SavedIntent::Possible;
         self.restore_autocommit();
         if let Some(format) = format
@@ -626,7 +626,7 @@ impl TargetSession for MysqlSession {
         self.send()?;
         // Rows sent as statements commit after their table. The table alone is not the whole transaction.
         let is_in_parts = format
-            .is_some_and(|format| self.makes_statements(format) || self.creations == TableCreation::InParts);
+            .is_some_and(|format| self.makes_statements(format) || self.table_creation == TableCreation::InParts);
         if let Some(gtid) = self.gtids.last() {
             if is_in_parts {
                 return Err(TargetFailure::refused(
@@ -691,7 +691,7 @@ impl TargetSession for MysqlSession {
     fn commit_at_once(&mut self, progress: &ReplayProgress) -> Option<Result<(), TargetFailure>> {
         // Only the other statement for progress clears an announced statement.
         let is_possible = self.state == TransactionState::BeginPending
-            && self.starts == RowTransactionStart::Implicit
+            && self.row_transaction_start == RowTransactionStart::Implicit
             && self.saved_intent == SavedIntent::None
             && (1..=UNITE_SIZE_MAX).contains(&self.rows.len());
         let format = self.format.clone().filter(|_| is_possible)?;
@@ -755,7 +755,7 @@ impl TargetSession for MysqlSession {
         self.settings = None;
         self.connection.run("ROLLBACK").map_err(server_failure)?;
         // A pending assignment may not have run.
-        if self.starts == RowTransactionStart::Implicit {
+        if self.row_transaction_start == RowTransactionStart::Implicit {
             self.connection.run("SET @@session.autocommit=1").map_err(server_failure)?;
             self.autocommit = Autocommit::On;
         }
@@ -801,9 +801,9 @@ fn put_database(out: &mut Vec<u8>, database: &[u8], variables: &mut SessionState
 
 /// Returns the `LOAD DATA` statement with a local file instead of the source's file.
 fn load_sql(sql: &[u8], load: &LoadDataFile) -> Result<Vec<u8>, TargetFailure> {
-    let odd = || TargetFailure::refused("LOAD DATA: the event states a wrong position of the file name");
+    let malformed = || TargetFailure::refused("LOAD DATA: the event states a wrong position of the file name");
     let (start, end) = load.name;
-    let (before, after) = (sql.get(..start).ok_or_else(odd)?, sql.get(end..).ok_or_else(odd)?);
+    let (before, after) = (sql.get(..start).ok_or_else(malformed)?, sql.get(end..).ok_or_else(malformed)?);
     let mut out = before.to_vec();
     out.extend_from_slice(b" LOCAL INFILE 'bintide'");
     if load.duplicates == DuplicateHandling::Replace {

@@ -278,7 +278,7 @@ impl MysqlTarget {
     }
 
     /// Returns the way in which transactions of row events begin.
-    fn transaction_starts(&self) -> RowTransactionStart {
+    fn row_transaction_start(&self) -> RowTransactionStart {
         match self.logging == TargetLogging::Off
             && !self.facts.is_mariadb
             && !self.facts.is_older_than(MYSQL_8)
@@ -337,11 +337,11 @@ impl ReplayTarget for MysqlTarget {
             packet_max: self.facts.packet_max,
             names_gtids,
             as_sql: self.sql_apply_reason.is_some(),
-            creations: self.table_creation(),
+            table_creation: self.table_creation(),
             adapter,
             logging: self.logging,
-            starts: self.transaction_starts(),
-            definitions: Arc::clone(&self.definition_version),
+            row_transaction_start: self.row_transaction_start(),
+            definition_version: Arc::clone(&self.definition_version),
         })))
     }
 
@@ -397,9 +397,9 @@ fn settle_created_table(
     created: &str,
     now: &str,
 ) -> Result<IntentOutcome, TargetFailure> {
-    let odd = || TargetFailure::refused("bintide.progress contains an entry that cannot be read");
+    let malformed = || TargetFailure::refused("bintide.progress contains an entry that cannot be read");
     let mut words = created.split(' ');
-    let mut name = || words.next().and_then(parse_hex).ok_or_else(odd);
+    let mut name = || words.next().and_then(parse_hex).ok_or_else(malformed);
     let (database, table) = (name()?, name()?);
     if words.next() != Some(now) {
         let mut sql = b"DROP TABLE IF EXISTS ".to_vec();

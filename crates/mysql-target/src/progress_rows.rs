@@ -65,10 +65,10 @@ fn parse_progress_row(row: ResultRow) -> Result<AppliedState, TargetFailure> {
 }
 
 fn parse_position(log: &str, position: &str) -> Result<SourcePosition, TargetFailure> {
-    let odd =
+    let malformed =
         || TargetFailure::refused(format!("bintide.progress contains an invalid position: {log} {position}"));
-    let log = parse_hex(log).and_then(|bytes| String::from_utf8(bytes).ok()).ok_or_else(odd)?;
-    Ok(SourcePosition { log, position: position.parse().map_err(|_| odd())? })
+    let log = parse_hex(log).and_then(|bytes| String::from_utf8(bytes).ok()).ok_or_else(malformed)?;
+    Ok(SourcePosition { log, position: position.parse().map_err(|_| malformed())? })
 }
 
 pub(crate) fn parse_gtid_set(text: &str) -> Result<GtidSet, TargetFailure> {

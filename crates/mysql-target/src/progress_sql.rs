@@ -188,11 +188,11 @@ fn put_value(
     collations: CollationLookup<'_>,
 ) -> Result<(), TargetFailure> {
     use binlog::events::UserVarValue as Kind;
-    let odd = || TargetFailure::refused("a user variable has an invalid value");
+    let malformed = || TargetFailure::refused("a user variable has an invalid value");
     match (value.kind, value.bytes.first_chunk::<8>()) {
         (Kind::STRING, _) => {
             let number = u16::try_from(value.collation).ok();
-            let collation = number.and_then(collations).ok_or_else(odd)?;
+            let collation = number.and_then(collations).ok_or_else(malformed)?;
             let mut text = format!("_{} X'", collation.charset().name());
             put_hex(&mut text, &value.bytes);
             let _ = write!(text, "' COLLATE `{}`", collation.name());
@@ -210,11 +210,11 @@ fn put_value(
         }
         (Kind::DECIMAL, _) => match value.bytes.as_slice() {
             [precision, scale, digits @ ..] => {
-                Decimal::new(digits, *precision, *scale).map_err(|_| odd())?.write(out);
+                Decimal::new(digits, *precision, *scale).map_err(|_| malformed())?.write(out);
             }
-            _ => return Err(odd()),
+            _ => return Err(malformed()),
         },
-        _ => return Err(odd()),
+        _ => return Err(malformed()),
     }
     Ok(())
 }

@@ -42,14 +42,14 @@ impl MysqlSession {
         &mut self,
         statement: &SourceStatement,
     ) -> Result<Option<Vec<u8>>, TargetFailure> {
-        let is_in_parts = self.as_sql || self.creations == TableCreation::InParts;
+        let is_in_parts = self.as_sql || self.table_creation == TableCreation::InParts;
         let creation = statement.table_creation().filter(|_| is_in_parts);
         if !std::mem::take(&mut self.rows_follow) {
             return Ok(creation);
         }
         let creation = creation.unwrap_or_else(|| statement.sql.clone());
-        let odd = || TargetFailure::refused("CREATE TABLE … SELECT: cannot find the name of the table");
-        let (database, table) = parse_created_table(&creation).ok_or_else(odd)?;
+        let malformed = || TargetFailure::refused("CREATE TABLE … SELECT: cannot find the name of the table");
+        let (database, table) = parse_created_table(&creation).ok_or_else(malformed)?;
         // The intent's second word, in hexadecimal, is the state before the statement. It becomes the prefix, the
         // table's names in hexadecimal, and the present fingerprint.
         let mut before = CREATED_PREFIX.to_owned();

@@ -198,14 +198,14 @@ pub(crate) fn check_ownership(connection: &Connection) -> Result<(), TargetFailu
 type ProgressRow = (String, Option<String>, Option<i64>, String);
 
 fn read_progress((gtids, log, position, beyond): ProgressRow) -> Result<ReplayProgress, TargetFailure> {
-    let odd =
+    let malformed =
         |what: &str| TargetFailure::refused(format!("bintide.progress contains an invalid position: {what}"));
-    let gtids: GtidSet = gtids.parse().map_err(|_| odd(&gtids))?;
+    let gtids: GtidSet = gtids.parse().map_err(|_| malformed(&gtids))?;
     let position =
         log.zip(position).map(|(log, position)| SourcePosition { log, position: position.cast_unsigned() });
     let beyond = beyond.lines().map(|line| {
-        let (position, log) = line.split_once(' ').ok_or_else(|| odd(line))?;
-        Ok(SourcePosition { log: log.to_owned(), position: position.parse().map_err(|_| odd(line))? })
+        let (position, log) = line.split_once(' ').ok_or_else(|| malformed(line))?;
+        Ok(SourcePosition { log: log.to_owned(), position: position.parse().map_err(|_| malformed(line))? })
     });
     Ok(ReplayProgress {
         gtids,
