@@ -1,6 +1,7 @@
 //! One session on a MySQL server.
 
 use std::fmt::Write as _;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,7 +10,8 @@ use binlog::gtid::Gtid;
 use binlog::{EventFormat, Flavour};
 use replay::{
     CommitSignal, CommitSignalCause, LoadDataFile, ReplayProgress, RowEvents, SessionVariables,
-    SourceOutcome, SourceStatement, StatementInput, StatementIntent, TargetFailure, TargetFailureKind, TargetSession,
+    SourceOutcome, SourceStatement, StatementInput, StatementIntent, StatementTime, TargetFailure,
+    TargetFailureKind, TargetSession,
 };
 use servers::{AnswerSignal, LoadDataCounts, SignalCause, SqlConnection, StatementParameter};
 use sql::quote::put_name;
@@ -208,7 +210,7 @@ impl MysqlSession {
             }
         }
         self.adopt(&statement.context)?;
-        let (seconds, micros) = statement.timestamp;
+        let StatementTime { seconds, micros } = statement.time;
         let _ = write!(self.sql, "SET @@session.timestamp={seconds}.{:06}", micros.unwrap_or(0));
         if let Some(thread_id) = statement.thread_id {
             let _ = write!(self.sql, ",@@session.pseudo_thread_id={thread_id}");
@@ -802,7 +804,7 @@ fn put_database(out: &mut Vec<u8>, database: &[u8], variables: &mut SessionState
 /// Returns the `LOAD DATA` statement with a local file instead of the source's file.
 fn load_sql(sql: &[u8], load: &LoadDataFile) -> Result<Vec<u8>, TargetFailure> {
     let malformed = || TargetFailure::refused("LOAD DATA: the event states a wrong position of the file name");
-    let (start, end) = load.name;
+    let Range { start, end } = load.file_name;
     let (before, after) = (sql.get(..start).ok_or_else(malformed)?, sql.get(end..).ok_or_else(malformed)?);
     let mut out = before.to_vec();
     out.extend_from_slice(b" LOCAL INFILE 'bintide'");

@@ -1,5 +1,6 @@
 //! Apply plan of a transaction: the steps that apply it to a target.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use binlog::events::{
@@ -75,8 +76,8 @@ pub struct SourceStatement {
     pub database: Vec<u8>,
     /// Default database on the source; may be empty.
     pub default_database: Vec<u8>,
-    /// Start time on the source: seconds since 1970, and microseconds if they were logged.
-    pub timestamp: (u32, Option<u32>),
+    /// Start time on the source.
+    pub time: StatementTime,
     /// Connection id on the source, if the statement uses temporary tables.
     pub thread_id: Option<u32>,
     /// Session variables that the statement depends on.
@@ -87,6 +88,15 @@ pub struct SourceStatement {
     pub load: Option<LoadDataFile>,
     /// Error of the statement on the source; 0 for none.
     pub error_code: u16,
+}
+
+/// Start time of a statement.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StatementTime {
+    /// Seconds since 1970.
+    pub seconds: u32,
+    /// Microseconds, if they were logged.
+    pub micros: Option<u32>,
 }
 
 /// An input of a statement.
@@ -124,7 +134,7 @@ pub struct UserVariableValue {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadDataFile {
     /// Range of the statement that replay replaces by its own file name: the file name and the text around it.
-    pub name: (usize, usize),
+    pub file_name: Range<usize>,
     /// Handling of rows whose key already exists.
     pub duplicates: DuplicateHandling,
     /// Content of the file.
@@ -474,7 +484,7 @@ impl ApplyPlanBuilder {
             sql: query.sql.to_vec(),
             database,
             default_database: query.database.to_vec(),
-            timestamp: (header.timestamp, micros),
+            time: StatementTime { seconds: header.timestamp, micros },
             thread_id: is_of_thread.then_some(query.thread_id),
             context: Arc::clone(&self.context),
             variables: std::mem::take(&mut self.variables),
@@ -486,11 +496,11 @@ impl ApplyPlanBuilder {
     fn load(&mut self, header: &EventHeader, load: &ExecuteLoadQuery<'_>) -> Result<(), ApplyPlanError> {
         self.context = Arc::new(self.context_of(&load.query));
         let file = std::mem::take(&mut self.file).finish();
-        let name = (load.name_start as usize, load.name_end as usize);
+        let file_name = load.name_start as usize..load.name_end as usize;
         let statement = self.statement(
             header,
             &load.query,
-            Some(LoadDataFile { name, duplicates: load.duplicates, file }),
+            Some(LoadDataFile { file_name, duplicates: load.duplicates, file }),
         );
         self.push_statement(statement)
     }

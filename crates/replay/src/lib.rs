@@ -62,8 +62,8 @@ mod transaction_selection;
 mod transaction_source;
 
 pub use crate::apply_plan::{
-    ApplyPlan, ApplyPlanError, ApplyStep, LoadDataFile, SourceStatement, StatementInput, TransactionShape,
-    UserVariableValue,
+    ApplyPlan, ApplyPlanError, ApplyStep, LoadDataFile, SourceStatement, StatementInput, StatementTime,
+    TransactionShape, UserVariableValue,
 };
 pub use crate::commit_order::CommitOrder;
 pub use crate::lag_tracker::{CommitLag, CommitLagBuckets};

@@ -124,7 +124,7 @@ fn table_name(name: &QualifiedName) -> TargetTableName {
 pub(crate) mod tests {
     use std::sync::Arc;
 
-    use replay::{SessionVariables, SourceStatement, TableDefinitions as _};
+    use replay::{SessionVariables, SourceStatement, StatementTime, TableDefinitions as _};
 
     use super::SchemaDraft;
     use crate::mysql_type::MysqlType;
@@ -134,7 +134,7 @@ pub(crate) mod tests {
             sql: sql.as_bytes().to_vec(),
             database: b"d".to_vec(),
             default_database: Vec::new(),
-            timestamp: (0, None),
+            time: StatementTime::default(),
             thread_id: None,
             context: std::sync::Arc::default(),
             variables: Vec::new(),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use replay::{SessionVariables, SourceStatement, TargetFailure};
+use replay::{SessionVariables, SourceStatement, StatementTime, TargetFailure};
 use rusqlite::functions::FunctionFlags;
 use rusqlite::types::Value;
 use sql::SqlWords;
@@ -400,7 +400,7 @@ fn fill_value(column: &CatalogueColumn, statement: &SourceStatement) -> Option<V
     }
     match (&column.default, &column.kind) {
         (DefaultValue::Now, MysqlType::Timestamp { fraction }) => {
-            let (seconds, micros) = statement.timestamp;
+            let StatementTime { seconds, micros } = statement.time;
             let now = binlog::Timestamp { seconds, micros: micros.unwrap_or(0), fraction: *fraction };
             let mut text = Vec::new();
             now.to_utc().write(&mut text);

@@ -302,6 +302,23 @@ impl FoldedTable {
     }
 }
 
+/// Result of a lookup by key.
+#[derive(Clone, Copy)]
+enum RowLookup {
+    /// An earlier change of the row was folded.
+    Known {
+        /// Number of the row's entry.
+        entry: u32,
+        /// Whether the row exists after the earlier changes.
+        exists: bool,
+    },
+    /// No earlier change of the row was folded: whether the row exists is not known.
+    Unknown {
+        /// Hash of the key.
+        hash: u64,
+    },
+}
+
 /// Folds rows of one table.
 struct TableFold<'n> {
     table: &'n mut FoldedTable,
@@ -369,12 +386,12 @@ impl TableFold<'_> {
     }
 
     fn insert(&mut self, key: RowKey<'_>, image: &[u8]) -> Option<()> {
-        let (entry, is_there) = self.find(key);
-        if is_there == Some(true) {
+        let lookup = self.find(key);
+        if let RowLookup::Known { exists: true, .. } = lookup {
             return None;
         }
         let after = self.store(image);
-        let entry = self.set(entry, key, None, Some(after));
+        let entry = self.set(lookup, key, None, Some(after));
         if key.count > self.table.highest.count {
             self.table.highest = HighestAutoIncrement { count: key.count, row: Some((entry, after)) };
         }
@@ -382,37 +399,37 @@ impl TableFold<'_> {
     }
 
     fn remove(&mut self, key: RowKey<'_>, image: &[u8]) -> Option<()> {
-        let (entry, is_there) = self.find(key);
-        match is_there {
-            Some(false) => return None,
-            Some(true) => self.set(entry, key, None, None),
-            None => {
+        let lookup = self.find(key);
+        match lookup {
+            RowLookup::Known { exists: false, .. } => return None,
+            RowLookup::Known { exists: true, .. } => self.set(lookup, key, None, None),
+            RowLookup::Unknown { .. } => {
                 let before = self.store(image);
-                self.set(entry, key, Some(before), None)
+                self.set(lookup, key, Some(before), None)
             }
         };
         Some(())
     }
 
     fn replace(&mut self, key: RowKey<'_>, before: &[u8], after: &[u8]) -> Option<()> {
-        let (entry, is_there) = self.find(key);
-        match is_there {
-            Some(false) => return None,
-            Some(true) => {
+        let lookup = self.find(key);
+        match lookup {
+            RowLookup::Known { exists: false, .. } => return None,
+            RowLookup::Known { exists: true, .. } => {
                 let after = self.store(after);
-                self.set(entry, key, None, Some(after))
+                self.set(lookup, key, None, Some(after))
             }
-            None => {
+            RowLookup::Unknown { .. } => {
                 let (before, after) = (self.store(before), self.store(after));
-                self.set(entry, key, Some(before), Some(after))
+                self.set(lookup, key, Some(before), Some(after))
             }
         };
         Some(())
     }
 
-    /// Returns the row's entry, or the hash of its key. Also returns whether the row exists, if known.
+    /// Looks up the row with this key.
     #[inline]
-    fn find(&self, key: RowKey<'_>) -> (Result<u32, u64>, Option<bool>) {
+    fn find(&self, key: RowKey<'_>) -> RowLookup {
         let hash = xxh3_64(key.bytes);
         let FoldedTable { index, entries, .. } = &*self.table;
         let is_it = |number: &u32| {
@@ -420,29 +437,31 @@ impl TableFold<'_> {
             entry.hash == hash && entry.key.of(self.arena) == key.bytes
         };
         match index.find(hash, is_it) {
-            Some(number) => (Ok(*number), Some(entries[*number as usize].after.is_some())),
-            None => (Err(hash), None),
+            Some(entry) => {
+                RowLookup::Known { entry: *entry, exists: entries[*entry as usize].after.is_some() }
+            }
+            None => RowLookup::Unknown { hash },
         }
     }
 
-    /// Sets the present image of a row. `before` is used only if the row has no entry yet.
+    /// Sets the present image of a row, and returns its entry. `before` is used only if the row has no entry yet.
     #[inline]
     fn set(
         &mut self,
-        entry: Result<u32, u64>,
+        lookup: RowLookup,
         key: RowKey<'_>,
         before: Option<ArenaSpan>,
         after: Option<ArenaSpan>,
     ) -> u32 {
         let table = self.number;
-        match entry {
-            Ok(number) => {
+        match lookup {
+            RowLookup::Known { entry: number, .. } => {
                 let entry = &mut self.table.entries[number as usize];
                 self.undo.push(UndoEntry { table, was: Some((number, entry.after)) });
                 entry.after = after;
                 number
             }
-            Err(hash) => {
+            RowLookup::Unknown { hash } => {
                 let key = self.store(key.bytes);
                 self.undo.push(UndoEntry { table, was: None });
                 let FoldedTable { index, entries, .. } = &mut *self.table;

@@ -5,7 +5,7 @@ use binlog::{ChecksumAlgorithm, Event, EventFlags, EventFormat, EventOrigin, Fla
 use sql::{FilterRule, ReplicationFilter};
 
 use super::TransactionFilter;
-use crate::apply_plan::{ApplyPlan, ApplyStep, SourceStatement, TransactionShape};
+use crate::apply_plan::{ApplyPlan, ApplyStep, SourceStatement, StatementTime, TransactionShape};
 use crate::row_events::RowEvents;
 use crate::sample_table::{SampleTable, image, int};
 
@@ -35,7 +35,7 @@ fn statement(database: &str, sql: &str) -> ApplyPlan {
         sql: sql.into(),
         database: database.into(),
         default_database: database.into(),
-        timestamp: (0, None),
+        time: StatementTime::default(),
         thread_id: None,
         context: Arc::default(),
         variables: Vec::new(),
