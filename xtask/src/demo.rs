@@ -106,10 +106,22 @@ struct Demo {
     programs: PathBuf,
 }
 
-/// Demonstrates the command, after building it; `is_tested` takes the build of the tests instead.
-pub(crate) fn run_demo(is_tested: bool) -> Result<()> {
-    let profile = if is_tested { "debug" } else { "demo" };
-    if !is_tested {
+/// Builds of the command that can be demonstrated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DemoBuild {
+    /// An optimized build, made first.
+    Demo,
+    /// The existing build of the tests.
+    Tests,
+}
+
+/// Demonstrates the command.
+pub(crate) fn run_demo(build: DemoBuild) -> Result<()> {
+    let profile = match build {
+        DemoBuild::Demo => "demo",
+        DemoBuild::Tests => "debug",
+    };
+    if build == DemoBuild::Demo {
         eprintln!("building bintide: about three minutes in a new clone on two cores");
         testkit::run_cargo(&checks::BUILD_DEMO)?;
     }

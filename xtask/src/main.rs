@@ -20,6 +20,7 @@ mod words;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
+use crate::demo::DemoBuild;
 use crate::judge::JudgePart;
 
 #[derive(Parser)]
@@ -112,7 +113,8 @@ fn main() -> Result<()> {
         XtaskCommand::Fuzz(fuzzing) => fuzz::fuzz(&fuzzing),
         XtaskCommand::Samples { names, rows: true } => samples::count_rows(&names),
         XtaskCommand::Samples { names, rows: false } => samples::record_samples(&names),
-        XtaskCommand::Demo { tested } => demo::run_demo(tested),
+        XtaskCommand::Demo { tested: true } => demo::run_demo(DemoBuild::Tests),
+        XtaskCommand::Demo { tested: false } => demo::run_demo(DemoBuild::Demo),
         XtaskCommand::Test { filters, servers } => checks::run_tests(&filters, servers.as_deref()),
         XtaskCommand::Chaos(chaos) => chaos::run_chaos(&chaos),
         XtaskCommand::Soak(soak) => soak::run_soak(&soak),

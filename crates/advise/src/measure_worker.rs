@@ -138,6 +138,13 @@ enum RereadSource {
     Payload(u64),
 }
 
+/// Treatment of a payload that is too large for memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LargePayloads {
+    Accept,
+    Refuse,
+}
+
 /// Sizes of a payload's content.
 struct PayloadSizes {
     /// Start of the payload's events in the arena.
@@ -337,7 +344,10 @@ impl<'s> MeasureWorker<'s> {
         let _one_large = self.lock_if_large(source, whole.inner_size)?;
         let start = self.arena.len();
         self.names.begin();
-        let limit = self.arena_limit(whole.is_large);
+        let limit = match whole.is_large {
+            true => self.large_arena_limit(),
+            false => self.arena_limit(),
+        };
         let (names, arena) = (&mut self.names, &mut self.arena);
         let mut take = |event: LogEvent<'_>, format: &EventFormat| {
             names.take(&event.raw, format);
@@ -400,11 +410,14 @@ impl<'s> MeasureWorker<'s> {
         let checksum_size = payload.raw.checksum().size();
         // The stated size is not trusted.
         let mut one_large = self.lock_if_large(source, body.payload.len() as u64)?;
-        let mut inside =
-            self.open_payload(&body, &format, checksum_size, one_large.is_some()).map_err(wrong)?;
+        let large = match one_large {
+            Some(_) => LargePayloads::Accept,
+            None => LargePayloads::Refuse,
+        };
+        let mut inside = self.open_payload(&body, &format, checksum_size, large).map_err(wrong)?;
         if inside.is_none() {
             one_large = self.lock_if_large(source, u64::MAX)?;
-            inside = self.open_payload(&body, &format, checksum_size, true).map_err(wrong)?;
+            inside = self.open_payload(&body, &format, checksum_size, LargePayloads::Accept).map_err(wrong)?;
         }
         let Some(inside) = inside else { unreachable!("ours: large transactions are now allowed") };
         let start = inside.start;
@@ -437,15 +450,15 @@ impl<'s> MeasureWorker<'s> {
         self.measure_if_large(source, inner_size)
     }
 
-    /// Decompresses a payload in memory. Returns `None` if it is large and `may_be_large` is false.
+    /// Decompresses a payload in memory. Returns `None` if it is large and large payloads are refused.
     fn open_payload(
         &mut self,
         body: &events::TransactionPayload<'_>,
         format: &EventFormat,
         checksum_size: usize,
-        may_be_large: bool,
+        large: LargePayloads,
     ) -> Result<Option<PayloadSizes>, PayloadError> {
-        let (start, limit, within) = (self.arena.len(), self.arena_limit(false), format.inside_payload());
+        let (start, limit, within) = (self.arena.len(), self.arena_limit(), format.inside_payload());
         self.names.begin();
         let (mut size, mut bytes_after) = (0, 0);
         let mut inner = self.opener.open(body)?;
@@ -453,7 +466,7 @@ impl<'s> MeasureWorker<'s> {
             self.names.take(&event, &within);
             size += event.bytes().len() as u64;
             bytes_after += (event.bytes().len() + checksum_size) as u64;
-            if !may_be_large && size > self.shared.sizes.large as u64 {
+            if large == LargePayloads::Refuse && size > self.shared.sizes.large as u64 {
                 return Ok(None);
             }
             if self.arena.len() - start < limit {
@@ -484,7 +497,7 @@ impl<'s> MeasureWorker<'s> {
         let _one_large = self.lock_if_large(source, u64::MAX)?;
         let start = self.arena.len();
         let checksum_size = gtid.as_raw().checksum().size() as u64;
-        let (limit, within) = (self.arena_limit(true), format.inside_payload());
+        let (limit, within) = (self.large_arena_limit(), format.inside_payload());
         let (names, arena, reach) = (&mut self.names, &mut self.arena, self.shared.coverage);
         let (mut seen, mut events) = (0, 0);
         let mut take = |chunk: &[u8]| {
@@ -533,11 +546,19 @@ impl<'s> MeasureWorker<'s> {
     }
 
     /// Returns the maximum bytes of a transaction in the arena.
-    fn arena_limit(&self, is_large: bool) -> usize {
-        match (self.shared.coverage, is_large) {
-            (LargeCoverage::Whole, false) => usize::try_from(self.shared.sizes.kept).unwrap_or(usize::MAX),
-            (LargeCoverage::Whole, true) => NETWORK_FRONT,
-            (LargeCoverage::Front(size), _) => usize::try_from(size).unwrap_or(usize::MAX),
+    fn arena_limit(&self) -> usize {
+        let limit = match self.shared.coverage {
+            LargeCoverage::Whole => self.shared.sizes.kept,
+            LargeCoverage::Front(size) => size,
+        };
+        usize::try_from(limit).unwrap_or(usize::MAX)
+    }
+
+    /// Returns the maximum bytes in the arena of a transaction that is too large for memory.
+    fn large_arena_limit(&self) -> usize {
+        match self.shared.coverage {
+            LargeCoverage::Whole => NETWORK_FRONT,
+            LargeCoverage::Front(size) => usize::try_from(size).unwrap_or(usize::MAX),
         }
     }
 

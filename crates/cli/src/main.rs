@@ -21,6 +21,7 @@ mod metrics_registry;
 mod newest_log_args;
 mod option_file_messages;
 mod output_directory;
+mod output_format;
 mod page;
 mod panics;
 mod password_masking;

@@ -27,7 +27,7 @@ use crate::transaction_source::archived_log_rule::ArchivedLogRule;
 use crate::transaction_source::followed_store::FollowedStore;
 use crate::transaction_source::log_beginning::{first_needed, read_beginning};
 use crate::transaction_source::log_cursor::{
-    GatheredEvents, LogCursor, LogItem, PartialTransaction, SourceLog,
+    GatheredEvents, LogCursor, LogItem, NextLog, PartialTransaction, SourceLog,
 };
 pub(crate) use crate::transaction_source::log_omissions::LeftOutLogs;
 use crate::transaction_source::log_omissions::LogOmissions;
@@ -271,9 +271,12 @@ impl TransactionSource {
                 LogEndAction::NextLog(next) => self.queue.follow_with(ReplayLog::File(next)),
             },
         }
-        let goes_on = self.followed.is_some() || !self.queue.is_empty();
+        let next = match self.followed.is_some() || !self.queue.is_empty() {
+            true => NextLog::Follows,
+            false => NextLog::None,
+        };
         if let Some(current) = self.current.take() {
-            self.carried = current.finish(goes_on)?;
+            self.carried = current.finish(next)?;
         }
         Ok(ReadNext::Now)
     }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use binlog::Flavour;
 use binlog::gtid::{Gtid, GtidSet};
 use servers::{GTIDS_SINCE, NamedRow, ResultRow, ServerAddress, ServerFacts, SqlConnection};
 use sql::{FilterRule, ReplicationFilter};
@@ -28,8 +29,7 @@ pub(crate) struct ReplicaMonitor {
 /// Properties of a replica.
 #[derive(Clone, Debug)]
 pub(crate) struct ReplicaFacts {
-    /// True for MariaDB.
-    pub(crate) is_mariadb: bool,
+    pub(crate) flavour: Flavour,
     /// Change buffering.
     pub(crate) buffering: ChangeBuffering,
     /// Built-in functions of the server.
@@ -98,7 +98,10 @@ impl ReplicaMonitor {
         let properties =
             query_properties(&mut connection).map_err(WarmError::server("query the replica's properties"))?;
         // MariaDB's SHOW REPLICA STATUS shows the default channel alone.
-        let order: &[usize] = if properties.is_mariadb { &[2, 1] } else { &[0, 1] };
+        let order: &[usize] = match properties.flavour {
+            Flavour::MariaDb => &[2, 1],
+            Flavour::MySql => &[0, 1],
+        };
         for (at, number) in order.iter().enumerate() {
             match connection.named_rows(STATUS_STATEMENTS[*number]) {
                 Ok(_) => {
@@ -157,7 +160,7 @@ impl ReplicaMonitor {
     ///
     /// If the query fails.
     pub(crate) fn executed_gtids(&mut self) -> Result<GtidSet, WarmError> {
-        if self.properties.is_mariadb {
+        if self.properties.flavour == Flavour::MariaDb {
             return Ok(GtidSet::new());
         }
         let text = self.connection.value("SELECT @@GLOBAL.gtid_executed");
@@ -172,7 +175,7 @@ impl ReplicaMonitor {
     ///
     /// If the connection is lost.
     pub(crate) fn load_uncommitted(&mut self, channels: &mut [ReplicaChannel]) -> Result<(), WarmError> {
-        if !self.reports_rows || self.properties.is_mariadb {
+        if !self.reports_rows || self.properties.flavour == Flavour::MariaDb {
             return Ok(());
         }
         for channel in channels.iter_mut() {
@@ -332,9 +335,13 @@ fn query_properties(connection: &mut SqlConnection) -> Result<ReplicaFacts, serv
     let free = free_pages(connection, pages)?;
     let old_percent = number(connection, "innodb_old_blocks_pct")?;
     let buffering = variable(connection, "innodb_change_buffering")?;
-    let workers = match server.is_mariadb {
-        true => variable(connection, "slave_parallel_threads")?,
-        false => match variable(connection, "replica_parallel_workers")? {
+    let flavour = match server.is_mariadb {
+        true => Flavour::MariaDb,
+        false => Flavour::MySql,
+    };
+    let workers = match flavour {
+        Flavour::MariaDb => variable(connection, "slave_parallel_threads")?,
+        Flavour::MySql => match variable(connection, "replica_parallel_workers")? {
             None => variable(connection, "slave_parallel_workers")?,
             workers => workers,
         },
@@ -344,7 +351,7 @@ fn query_properties(connection: &mut SqlConnection) -> Result<ReplicaFacts, serv
     let datadir = variable(connection, "datadir")?.unwrap_or_default();
     let index = index.or_else(|| basename.map(|name| format!("{name}.index")));
     Ok(ReplicaFacts {
-        is_mariadb: server.is_mariadb,
+        flavour,
         functions: FunctionSet::for_version(&server.version),
         buffering: ChangeBuffering::from_setting(buffering.as_deref().unwrap_or("none")),
         old_pages: (pages - free) * old_percent / 100,

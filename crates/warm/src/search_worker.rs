@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use binlog::Flavour;
 use servers::{ConnectionError, ServerAddress, SqlConnection};
 
 use crate::statement_session::RESET_SESSION;
@@ -32,12 +33,12 @@ const MARIADB_SETUP: &str =
     "SET @@session.max_statement_time = 1, @@session.optimizer_switch = 'extended_keys=on'";
 
 /// Runs queued searches until the end.
-pub(crate) fn run_worker(shared: &WarmShared, number: usize, address: &ServerAddress, is_mariadb: bool) {
+pub(crate) fn run_worker(shared: &WarmShared, number: usize, address: &ServerAddress, flavour: Flavour) {
     let mut connection = None;
     while let Some(job) = shared.next_job(number) {
         let open = match connection.take() {
             Some(open) => open,
-            None => match open(shared, address, is_mariadb) {
+            None => match open(shared, address, flavour) {
                 Some(open) => open,
                 None => return,
             },
@@ -57,12 +58,12 @@ struct WorkerConnection {
 }
 
 /// Connects, and retries while the server is unavailable; `None` at the end.
-fn open(shared: &WarmShared, address: &ServerAddress, is_mariadb: bool) -> Option<WorkerConnection> {
+fn open(shared: &WarmShared, address: &ServerAddress, flavour: Flavour) -> Option<WorkerConnection> {
     loop {
         if shared.is_over() {
             return None;
         }
-        match open_search_connection(address, is_mariadb) {
+        match open_search_connection(address, flavour) {
             Ok(connection) => {
                 shared.add_connection(connection.id());
                 return Some(WorkerConnection { connection, session: None });
@@ -83,10 +84,13 @@ pub(crate) fn read_only(address: &ServerAddress) -> Result<SqlConnection, Connec
 
 fn open_search_connection(
     address: &ServerAddress,
-    is_mariadb: bool,
+    flavour: Flavour,
 ) -> Result<SqlConnection, ConnectionError> {
     let mut connection = read_only(address)?;
-    connection.run(if is_mariadb { MARIADB_SETUP } else { MYSQL_SETUP })?;
+    connection.run(match flavour {
+        Flavour::MariaDb => MARIADB_SETUP,
+        Flavour::MySql => MYSQL_SETUP,
+    })?;
     Ok(connection)
 }
 

@@ -141,10 +141,10 @@ impl WarmRun<'_> {
                 scope.spawn(move || shared.run_thread("reads relay logs", || reader.run()));
             }
             for number in 0..self.threads.max {
-                let (shared, is_mariadb, address) = (&shared, properties.is_mariadb, self.address);
+                let (shared, flavour, address) = (&shared, properties.flavour, self.address);
                 scope.spawn(move || {
                     shared.run_thread("searches", || {
-                        search_worker::run_worker(shared, number, address, is_mariadb)
+                        search_worker::run_worker(shared, number, address, flavour)
                     });
                 });
             }

@@ -188,10 +188,21 @@ impl LogCursor {
 
     /// Ends this log. An open transaction may continue in the next relay log: after a lost connection, the replica
     /// receives the rest later.
-    pub(super) fn finish(self, goes_on: bool) -> Result<Option<PartialTransaction>, ReplayError> {
-        let may_continue = goes_on && self.reader().kind() == LogKind::Relay;
-        self.gatherer.finish(may_continue)
+    pub(super) fn finish(self, next: NextLog) -> Result<Option<PartialTransaction>, ReplayError> {
+        match self.reader().kind() {
+            LogKind::Relay => self.gatherer.finish(next),
+            _ => self.gatherer.finish(NextLog::None),
+        }
     }
+}
+
+/// Existence of a log in which an open transaction may continue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NextLog {
+    /// Another log follows, now or later.
+    Follows,
+    /// No log follows.
+    None,
 }
 
 /// Gathers the events of a log into whole transactions.
@@ -395,7 +406,7 @@ impl TransactionGatherer {
         self.cut == Some(size)
     }
 
-    fn finish(self, may_continue: bool) -> Result<Option<PartialTransaction>, ReplayError> {
+    fn finish(self, next: NextLog) -> Result<Option<PartialTransaction>, ReplayError> {
         let is_in_payload = matches!(self.state, GatherState::LargePayload(..));
         assert!(!is_in_payload, "ours: the walk reports a log that ends inside a payload as torn");
         let Some(assembler) = self.assembler else { return Ok(None) };
@@ -405,9 +416,9 @@ impl TransactionGatherer {
             (None, CarriedTransaction::Repeats(_)) => (self.carried, 0),
             (None, _) => return Ok(None),
         };
-        match may_continue {
-            true => Ok(Some(PartialTransaction { carried, assembler, state: self.state })),
-            false => Err(ReplayError::TornTransaction { log: self.log.to_string(), start }),
+        match next {
+            NextLog::Follows => Ok(Some(PartialTransaction { carried, assembler, state: self.state })),
+            NextLog::None => Err(ReplayError::TornTransaction { log: self.log.to_string(), start }),
         }
     }
 }

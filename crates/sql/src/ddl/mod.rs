@@ -136,11 +136,19 @@ pub enum ExistingTablePolicy {
 }
 
 impl ExistingTablePolicy {
-    fn take(words: &mut SqlWords, replaces: bool) -> Self {
-        match (words.take("IF NOT EXISTS"), replaces) {
-            (true, _) => Self::Keep,
-            (false, true) => Self::Replace,
-            (false, false) => Self::Refuse,
+    /// Takes MariaDB's `OR REPLACE`, which follows `CREATE`.
+    fn take_replace(words: &mut SqlWords) -> Self {
+        match words.take("OR REPLACE") {
+            true => Self::Replace,
+            false => Self::Refuse,
+        }
+    }
+
+    /// Takes `IF NOT EXISTS`, which follows the kind of object.
+    fn take_keep(self, words: &mut SqlWords) -> Self {
+        match words.take("IF NOT EXISTS") {
+            true => Self::Keep,
+            false => self,
         }
     }
 }
@@ -192,10 +200,9 @@ impl DdlStatement {
 }
 
 fn parse_create(words: &mut SqlWords) -> Option<DdlStatement> {
-    // MariaDB's syntax.
-    let replaces = words.take("OR REPLACE");
+    let replace = ExistingTablePolicy::take_replace(words);
     if words.take_any(&["DATABASE", "SCHEMA"]) {
-        let exists = ExistingTablePolicy::take(words, replaces);
+        let exists = replace.take_keep(words);
         let name = words.take_name()?;
         return Some(DdlStatement::CreateDatabase { name, exists, charset: parse_options(words).charset });
     }
@@ -203,7 +210,7 @@ fn parse_create(words: &mut SqlWords) -> Option<DdlStatement> {
         return Some(DdlStatement::CreateTemporaryTable);
     }
     if words.take("TABLE") {
-        let exists = ExistingTablePolicy::take(words, replaces);
+        let exists = replace.take_keep(words);
         let name = NamedTable::take(words)?;
         let content = parse_new_table(words).unwrap_or(NewTable::Unknown);
         return Some(DdlStatement::CreateTable { name, exists, content });

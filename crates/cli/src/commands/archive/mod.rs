@@ -38,6 +38,7 @@ pub(crate) use crate::commands::archive::table_writer::ChangeTableArgs;
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict, ErrorAdvice};
 use crate::global_args::GlobalArgs;
 use crate::log_args::FILES_HELP;
+use crate::output_format::OutputFormat;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -105,7 +106,7 @@ struct ArchiveListArgs {
 /// Archives logs, or runs a subcommand.
 pub(crate) fn run(command: &ArchiveArgs, global: &GlobalArgs) -> CommandResult {
     match &command.action {
-        Some(ArchiveAction::Ls(command)) => text::list(&command.choice, command.json, global),
+        Some(ArchiveAction::Ls(command)) => text::list(&command.choice, OutputFormat::of(command.json), global),
         Some(ArchiveAction::Verify(command)) => verify::run(command, global),
         Some(ArchiveAction::Restore(command)) => restore::run(command, global),
         Some(ArchiveAction::Prune(command)) => prune::run(command, global),

@@ -14,14 +14,15 @@ use crate::commands::receive::ArchivingFigures;
 use crate::exit::CommandResult;
 use crate::global_args::GlobalArgs;
 use crate::json_document::write_document;
+use crate::output_format::OutputFormat;
 use crate::screen::{self, ReportStyle, table_lines, visible};
 use crate::units::{bytes, count, counted, share};
 
 /// Prints the chosen manifests.
-pub(super) fn list(choice: &ChoiceArgs, is_json: bool, global: &GlobalArgs) -> CommandResult {
+pub(super) fn list(choice: &ChoiceArgs, format: OutputFormat, global: &GlobalArgs) -> CommandResult {
     let ChosenLogs { manifests, damaged, .. } = choice.find()?;
     let mut out = io::stdout().lock();
-    if is_json {
+    if format == OutputFormat::Json {
         let logs: Vec<_> = manifests.iter().map(document).collect();
         let mut document = json!({ "logs": logs });
         if !damaged.is_empty() {

@@ -42,6 +42,7 @@ use crate::http_site::HttpSite;
 use crate::interrupt;
 use crate::metrics::MetricsArgs;
 use crate::metrics_registry::MetricsRegistry;
+use crate::output_format::OutputFormat;
 use crate::value_parsers::parse_level;
 
 pub(crate) const EXAMPLES: &str = "\
@@ -185,7 +186,7 @@ pub(crate) fn run(command: &ReceiveArgs, global: &GlobalArgs) -> CommandResult {
     #[cfg(feature = "archive")]
     let received = command.finish_archive(archiver, received);
     received?;
-    display.print(&state.figures(), &command.directory, command.json)
+    display.print(&state.figures(), &command.directory, OutputFormat::of(command.json))
 }
 
 #[cfg(feature = "archive")]

@@ -15,6 +15,7 @@ use crate::commands::stats;
 use crate::exit::{CommandResult, CommandVerdict};
 use crate::global_args::GlobalArgs;
 use crate::json_document::write_document;
+use crate::output_format::OutputFormat;
 use crate::progress::{self, ProgressDisplay};
 use crate::recent_rates::RecentRates;
 use crate::screen::{self, ReportStyle, visible_lines};
@@ -100,15 +101,16 @@ impl ReceiveDisplay {
     }
 
     /// Prints the result.
-    pub(super) fn print(&self, figures: &ReceiveFigures, directory: &Path, json: bool) -> CommandResult {
+    pub(super) fn print(&self, figures: &ReceiveFigures, directory: &Path, format: OutputFormat) -> CommandResult {
         self.lock_progress().screen.clear();
         let mut out = io::stdout().lock();
-        if json {
-            write_document(&mut out, &stats_text::document(figures))?;
-        } else {
-            screen::print(&stats_text::text(figures, &directory.display().to_string()), &mut out)?;
-            let rows = figures.stats.statistics.rows();
-            screen::print(&stats::compression(&rows, self.style), &mut out)?;
+        match format {
+            OutputFormat::Json => write_document(&mut out, &stats_text::document(figures))?,
+            OutputFormat::Text => {
+                screen::print(&stats_text::text(figures, &directory.display().to_string()), &mut out)?;
+                let rows = figures.stats.statistics.rows();
+                screen::print(&stats::compression(&rows, self.style), &mut out)?;
+            }
         }
         Ok(CommandVerdict::Success)
     }

@@ -23,6 +23,7 @@ use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
 use crate::json_document::write_document;
+use crate::output_format::OutputFormat;
 use crate::progress::ByteProgress;
 use crate::screen::{self, ReportStyle};
 
@@ -69,7 +70,7 @@ impl DryRunArgs {
         &self,
         inputs: DryRunInputs,
         allow: &AllowArgs,
-        json: bool,
+        format: OutputFormat,
         global: &GlobalArgs,
     ) -> CommandResult {
         let DryRunInputs { target: named, log_choice, mut source, bytes_total, options } = inputs;
@@ -121,7 +122,7 @@ impl DryRunArgs {
             .into_iter()
             .map(|finding| DryRunFinding { is_allowed: allow.allows(finding.check), finding });
         let report = DryRunReport { plan, options, findings: findings.collect(), estimate };
-        print_report(&report, json, global)
+        print_report(&report, format, global)
     }
 }
 
@@ -150,13 +151,14 @@ fn sqlite_target(_: &Path) -> Result<DryRunTarget<'static>, ReplayError> {
     Ok(DryRunTarget::default())
 }
 
-fn print_report(report: &DryRunReport, json: bool, global: &GlobalArgs) -> CommandResult {
+fn print_report(report: &DryRunReport, format: OutputFormat, global: &GlobalArgs) -> CommandResult {
     let mut out = io::stdout().lock();
-    if json {
-        write_document(&mut out, &document(report))?;
-    } else {
-        let style = ReportStyle::new(global.color.on_stdout());
-        screen::print(&dry_run_text::text(report, style), &mut out)?;
+    match format {
+        OutputFormat::Json => write_document(&mut out, &document(report))?,
+        OutputFormat::Text => {
+            let style = ReportStyle::new(global.color.on_stdout());
+            screen::print(&dry_run_text::text(report, style), &mut out)?;
+        }
     }
     let is_refused = report.plan.refusals > 0 || report.findings.iter().any(|found| !found.is_allowed);
     Ok(if is_refused { CommandVerdict::FaultsFound } else { CommandVerdict::Success })

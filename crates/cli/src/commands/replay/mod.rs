@@ -40,6 +40,7 @@ use crate::global_args::GlobalArgs;
 use crate::interrupt;
 use crate::log_args::{LogArgs, MEMORY_ADVICE, is_torn_after_format, needs_memory};
 use crate::metrics::MetricsArgs;
+use crate::output_format::OutputFormat;
 use crate::selection_args::SelectionArgs;
 
 pub(crate) const EXAMPLES: &str = "\
@@ -142,10 +143,11 @@ pub(crate) fn run(command: &mut ReplayArgs, global: &GlobalArgs) -> CommandResul
     if command.source.is_live() {
         return source_args::run(command, global);
     }
+    let format = OutputFormat::of(command.json);
     match (command.status, command.forget) {
         (true, _) => match command.to.named(global)? {
-            TargetAddress::Mysql(address, _) => status::status(&address, command.json),
-            TargetAddress::Sqlite(path) => status::status_of_file(&path, command.json),
+            TargetAddress::Mysql(address, _) => status::status(&address, format),
+            TargetAddress::Sqlite(path) => status::status_of_file(&path, format),
         },
         (_, true) => status::forget(command.to.named(global)?.server("--forget")?),
         _ => apply(command, global, None),
@@ -189,7 +191,7 @@ fn apply(command: &ReplayArgs, global: &GlobalArgs, receiving: Option<ReceivingS
             bytes_total: found.bytes_total,
             options,
         };
-        return command.dry_run.run(inputs, &command.allow, command.json, global);
+        return command.dry_run.run(inputs, &command.allow, OutputFormat::of(command.json), global);
     }
     let server = command.verify.server(&command.to, &named, &logs, global)?;
     let against = server.map(|server| VerificationInputs {
@@ -228,7 +230,7 @@ fn apply(command: &ReplayArgs, global: &GlobalArgs, receiving: Option<ReceivingS
     stats.set_final(&report);
     drop(served);
     let done = ReplayOutcome { report, elapsed, remarks: target.remarks(), verified: None, warmed };
-    finish(done, against, &options, command.json, global)
+    finish(done, against, &options, OutputFormat::of(command.json), global)
 }
 
 /// Compares the target with a server, if requested, and prints the result. Prints the result of the replay even if the
@@ -237,7 +239,7 @@ fn finish(
     mut done: ReplayOutcome,
     against: Option<VerificationInputs>,
     options: &ReplayOptions,
-    json: bool,
+    format: OutputFormat,
     global: &GlobalArgs,
 ) -> CommandResult {
     if interrupt::has_part_failed() && done.report.transactions == 0 {
@@ -254,7 +256,7 @@ fn finish(
         }
         Err(failure) => Some(failure),
     };
-    let outcome = replay_outcome::print(&done, json)?;
+    let outcome = replay_outcome::print(&done, format)?;
     failure.map_or(Ok(outcome), Err)
 }
 

@@ -16,6 +16,7 @@ use crate::commands::table_args::warn_unmatched;
 use crate::exit::{CommandResult, CommandVerdict};
 use crate::json_document::write_document;
 use crate::metric_table;
+use crate::output_format::OutputFormat;
 use crate::screen::{self, visible};
 use crate::units;
 
@@ -31,13 +32,12 @@ pub(super) struct ReplayOutcome {
     pub(super) warmed: Option<WarmingOutcome>,
 }
 
-/// Prints the result, as text or as one JSON document.
-pub(super) fn print(done: &ReplayOutcome, json: bool) -> CommandResult {
+/// Prints the result.
+pub(super) fn print(done: &ReplayOutcome, format: OutputFormat) -> CommandResult {
     let mut out = io::stdout().lock();
-    if json {
-        write_document(&mut out, &document(done))?;
-    } else {
-        screen::print(&text(done), &mut out)?;
+    match format {
+        OutputFormat::Json => write_document(&mut out, &document(done))?,
+        OutputFormat::Text => screen::print(&text(done), &mut out)?,
     }
     let late = done.report.late.as_ref().filter(|late| late.transactions > 0 || late.unread.is_some());
     if let Some(late) = late {

@@ -9,15 +9,16 @@ use servers::ServerAddress;
 
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
 use crate::json_document::write_document;
+use crate::output_format::OutputFormat;
 use crate::screen::{self, visible};
 
 /// Prints the progress of a target, without changing anything there.
-pub(super) fn status(address: &ServerAddress, json: bool) -> CommandResult {
+pub(super) fn status(address: &ServerAddress, format: OutputFormat) -> CommandResult {
     let inspector =
         TargetInspector::connect(address).map_err(|error| CommandFailure::NotStarted(error.into()))?;
     let applied = inspector.applied();
     let mut out = io::stdout().lock();
-    if json {
+    if format == OutputFormat::Json {
         let document = serde_json::json!({
             "target": address.to_string(),
             "has_progress": inspector.has_progress(),
@@ -69,10 +70,10 @@ pub(super) fn applied(_: &Path) -> Result<Option<AppliedState>, CommandFailure> 
 }
 
 /// Prints the progress of a SQLite database, without changing anything there.
-pub(super) fn status_of_file(path: &Path, json: bool) -> CommandResult {
+pub(super) fn status_of_file(path: &Path, format: OutputFormat) -> CommandResult {
     let applied = applied(path)?;
     let mut out = io::stdout().lock();
-    if json {
+    if format == OutputFormat::Json {
         let progress = applied.as_ref().map(|applied| &applied.progress);
         let document = serde_json::json!({
             "target": format!("sqlite:{}", path.display()),

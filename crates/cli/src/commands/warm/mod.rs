@@ -26,6 +26,7 @@ use crate::interrupt;
 use crate::log_args;
 use crate::metrics::MetricsArgs;
 use crate::metrics_registry::MetricsRegistry;
+use crate::output_format::OutputFormat;
 use crate::value_parsers::{number_within, parse_number};
 
 pub(crate) const EXAMPLES: &str = "\
@@ -108,7 +109,7 @@ pub(crate) fn run(command: &WarmArgs, global: &GlobalArgs) -> CommandResult {
     let mut watch = WarmProgressMonitor::new(global, stats);
     let report = warm::warm(&settings, &mut watch).map_err(|error| watch.failure(error))?;
     drop(served);
-    watch.print(&report, command.json)
+    watch.print(&report, OutputFormat::of(command.json))
 }
 
 impl WarmArgs {

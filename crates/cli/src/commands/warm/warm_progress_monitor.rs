@@ -13,6 +13,7 @@ use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
 use crate::json_document::write_document;
+use crate::output_format::OutputFormat;
 use crate::progress::{self, ProgressDisplay};
 use crate::screen::{self, ReportStyle};
 use crate::service_state::ServiceState;
@@ -91,13 +92,12 @@ impl WarmProgressMonitor {
     }
 
     /// Prints the result.
-    pub(super) fn print(&mut self, report: &WarmReport, json: bool) -> CommandResult {
+    pub(super) fn print(&mut self, report: &WarmReport, format: OutputFormat) -> CommandResult {
         self.display.clear();
         let mut out = io::stdout().lock();
-        if json {
-            write_document(&mut out, &status_text::document(report))?;
-        } else {
-            screen::print(&status_text::text(report, self.style), &mut out)?;
+        match format {
+            OutputFormat::Json => write_document(&mut out, &status_text::document(report))?,
+            OutputFormat::Text => screen::print(&status_text::text(report, self.style), &mut out)?,
         }
         Ok(CommandVerdict::Success)
     }
