@@ -15,6 +15,7 @@
 //! | invert the rows of an event | [`RowInverter`] |
 //! | collect the inverse of chosen changes | [`InverseCollector`] |
 //! | write the inverse as a binary log, or read its parts | [`InverseLog`] |
+//! | find statements that have no inverse | [`UndoScope`] |
 //!
 //! Transactions, statements, events and rows of an inverse are in the opposite order. An inverse is stored in memory or
 //! in an encrypted temporary file. This crate does no other I/O. It never guesses the value of a column that the log
@@ -27,6 +28,7 @@ mod inverse_refusal;
 mod inverted_rows;
 mod reverse_spool;
 mod row_inverter;
+mod undo_scope;
 
 pub use crate::inverse_collector::{CollectError, InverseCollector, InverseCounts, RowChoice};
 pub use crate::inverse_log::{
@@ -35,3 +37,4 @@ pub use crate::inverse_log::{
 pub use crate::inverse_refusal::{InverseError, InverseRefusal};
 pub use crate::inverted_rows::InvertedRows;
 pub use crate::row_inverter::RowInverter;
+pub use crate::undo_scope::{SelectedRows, UndoScope};

@@ -20,7 +20,7 @@ const MAY_USE: [(&str, &[&str]); 27] = [
     ("bintide-inspect", &["bintide-binlog", "bintide-logs", "bintide-sql"]),
     ("bintide-advise", &["bintide-binlog", "bintide-inspect", "bintide-logs"]),
     ("bintide-rewrite", &["bintide-binlog", "bintide-logs"]),
-    ("bintide-undo", &["bintide-binlog", "bintide-logs"]),
+    ("bintide-undo", &["bintide-binlog", "bintide-logs", "bintide-sql"]),
     ("bintide-archive", &["bintide-binlog", "bintide-logs", "bintide-shell-command"]),
     ("bintide-diff", &["bintide-binlog", "bintide-logs"]),
     (

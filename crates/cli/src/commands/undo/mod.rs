@@ -5,42 +5,37 @@ mod compressed_log;
 mod conflict_text;
 mod gap_check;
 mod script;
+mod undo_choice;
+mod undo_collector;
+mod unnamed_columns;
 
-use std::collections::BTreeSet;
-use std::env;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
-use binlog::events::TableMap;
 use binlog::gtid::GtidSet;
-use binlog::{
-    DecodeError, EventFormat, Flavour, PayloadOpener, RowChange, Table, TransactionId, TransactionVerb,
-    ZstdLevel,
-};
+use binlog::{EventFormat, ZstdLevel};
 use clap::Args;
 use inspect::stats::StatsSelection;
-use list::{RowCondition, RowConditions, RowTest};
+use list::{RowCondition, RowConditions};
 use logs::{GtidSelection, ServerIdentity};
 use mysql_target::LoggedActions;
 use replay::{
-    AppliedState, ApplyPlan, ApplyStep, RowEvents, SelectionChoice, SourceStatement, TransactionHead,
-    TransactionSelection, TransactionSelector, TransactionShape, TransactionSource,
+    AppliedState, RowEvents, SelectionChoice, TransactionSelection, TransactionSelector, TransactionSource,
 };
 use rewrite::{RewriteError, StagedFile};
-use servers::{ConnectionError, ServerAddress};
-use sql::{
-    StatementKind, TablePattern, TableSelection, classify_statement, first_word, is_account_statement,
-};
-use tracing::{info, warn};
+use servers::ServerAddress;
+use sql::{TablePattern, TableSelection};
+use tracing::info;
 use undo::{
-    CollectError, ForeignKeyActions, InverseCollector, InverseCounts, InverseLog, InverseLogError,
-    InverseLogIdentity, InversePart, RowChoice,
+    ForeignKeyActions, InverseCollector, InverseCounts, InverseLog, InverseLogError, InverseLogIdentity,
+    InversePart,
 };
 
 use self::gap_check::GapCheck;
 use self::script::ScriptColumns;
+use self::undo_collector::UndoCollector;
 use crate::column_name_source::ServerDefinitions;
 use crate::connection_args::ConnectionArgs;
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict, ErrorAdvice};
@@ -179,9 +174,8 @@ struct UndoRowArgs {
     conditions: Vec<RowCondition>,
 }
 
-/// Bytes of a transaction, and of the inverse, that stay in memory. More goes to temporary files.
+/// Bytes of a transaction that stay in memory. More goes to temporary files.
 const TRANSACTION_MEMORY: usize = 32 << 20;
-const INVERSE_MEMORY: usize = 64 << 20;
 
 /// Writes the inverse of the chosen changes.
 pub(crate) fn run(command: &UndoArgs, global: &GlobalArgs) -> CommandResult {
@@ -435,258 +429,6 @@ fn failed(error: replay::ReplayError) -> CommandFailure {
         }
         error => error.into(),
     })
-}
-
-/// Collects the inverse of transactions.
-struct UndoCollector<'c> {
-    tables: &'c TableSelection,
-    conditions: &'c RowConditions,
-    /// Source of column names that the logs lack.
-    definitions: Option<ServerDefinitions>,
-    collector: InverseCollector,
-    opener: PayloadOpener,
-    /// Format of the last event with a chosen row change.
-    format: Option<Arc<EventFormat>>,
-    /// Patterns of `tables` that no changed table matches so far, by their indexes.
-    unmatched: BTreeSet<usize>,
-}
-
-impl<'c> UndoCollector<'c> {
-    fn new(
-        tables: &'c TableSelection,
-        conditions: &'c RowConditions,
-        definitions: Option<ServerDefinitions>,
-        opener: PayloadOpener,
-    ) -> Result<Self, CommandFailure> {
-        let collector = InverseCollector::new(&env::temp_dir(), INVERSE_MEMORY);
-        let collector = collector.context("could not prepare a temporary file")?;
-        let unmatched = (0..tables.patterns.len()).collect();
-        Ok(Self { tables, conditions, definitions, collector, opener, format: None, unmatched })
-    }
-
-    /// Warns of each `--table` that matches no changed table.
-    fn warn_unmatched(&self) {
-        for pattern in self.unmatched.iter().filter_map(|number| self.tables.patterns.get(*number)) {
-            warn!("the chosen transactions change no row of --table {pattern}");
-        }
-    }
-
-    /// Adds the chosen row changes of a transaction.
-    fn add(&mut self, found: replay::SizedTransaction, head: &TransactionHead) -> Result<(), CommandFailure> {
-        if matches!(head.id, TransactionId::Mariadb(_)) {
-            return Err(refused(head, FROM_MARIADB));
-        }
-        let plan = found.plan(&mut self.opener, TRANSACTION_MEMORY).map_err(|error| {
-            CommandFailure::Failed(
-                anyhow::Error::new(error).context(format!("could not read the transaction {head}")),
-            )
-        })?;
-        let counts = self.collector.counts();
-        for step in &plan.steps {
-            match step {
-                ApplyStep::Rows(_, rows) => self.add_rows(rows, head)?,
-                ApplyStep::Spooled(_, rows) => {
-                    for part in rows.parts() {
-                        self.add_rows(&part.context("could not read a temporary file")?, head)?;
-                    }
-                }
-                ApplyStep::Statement(statement) => self.check_statement(statement, head)?,
-                ApplyStep::SpooledStatements(statements) => {
-                    for part in statements.parts() {
-                        for statement in &part.context("could not read a temporary file")? {
-                            self.check_statement(statement, head)?;
-                        }
-                    }
-                }
-            }
-        }
-        if self.collector.counts() != counts {
-            self.check_shape(&plan, head)?;
-        }
-        let ended = self.collector.end_transaction(&head.to_string());
-        ended.map_err(|error| CommandFailure::Failed(error.into()))
-    }
-
-    /// Refuses transactions whose row changes may not have been committed with them.
-    fn check_shape(&self, plan: &ApplyPlan, head: &TransactionHead) -> Result<(), CommandFailure> {
-        match &plan.shape {
-            TransactionShape::Rows
-            | TransactionShape::Statements
-            | TransactionShape::ImplicitCommit { .. } => Ok(()),
-            TransactionShape::RolledBack => Err(refused(
-                head,
-                "the transaction was rolled back, except for changes of nontransactional tables",
-            )),
-            TransactionShape::XaPrepare(_)
-            | TransactionShape::XaCommit(_)
-            | TransactionShape::XaRollback(_) => {
-                Err(refused(head, "the transaction is a part of an XA transaction"))
-            }
-        }
-    }
-
-    /// Refuses a statement, unless it certainly changes no rows of a selected table.
-    fn check_statement(
-        &self,
-        statement: &SourceStatement,
-        head: &TransactionHead,
-    ) -> Result<(), CommandFailure> {
-        // Row changes of a table are undone back to the empty table.
-        let is_creation = first_word(&statement.sql) == "CREATE";
-        let is_savepoint = TransactionVerb::of(&statement.sql) == TransactionVerb::Savepoint;
-        let is_harmless = match classify_statement(&statement.sql) {
-            _ if is_savepoint => true,
-            _ if is_account_statement(&statement.sql) && !self.tables.selects_all() => true,
-            _ if is_creation => !self.tables.selects_all() || !self.conditions.is_empty(),
-            StatementKind::Tables(tables) => {
-                let is_selected = |table: &sql::TableReference| {
-                    let database = table.database.as_deref().unwrap_or(&statement.default_database);
-                    self.tables.selects(database, &table.table)
-                };
-                !tables.is_empty() && !tables.iter().any(is_selected)
-            }
-            StatementKind::Database => false,
-            StatementKind::DropTemporary | StatementKind::DropTrigger(_) => !self.tables.selects_all(),
-        };
-        if is_harmless {
-            return Ok(());
-        }
-        let text: String =
-            String::from_utf8_lossy(&statement.sql).chars().take(STATEMENT_LENGTH_MAX).collect();
-        Err(refused(head, &format!("the inverse of this statement is not known: {text}")))
-    }
-
-    fn add_rows(&mut self, rows: &RowEvents, head: &TransactionHead) -> Result<(), CommandFailure> {
-        if rows.format.flavour == Flavour::MariaDb {
-            return Err(refused(head, FROM_MARIADB));
-        }
-        let mut choice = UndoChoice {
-            tables: self.tables,
-            unmatched: &mut self.unmatched,
-            conditions: self.conditions,
-            definitions: self.definitions.as_mut(),
-            format: &rows.format,
-            test: None,
-            unnamed: None,
-        };
-        let counts = self.collector.counts();
-        for event in rows.events() {
-            self.collector
-                .push(&event, &rows.format, &mut choice)
-                .map_err(|error| refuse_change(head, error))?;
-        }
-        if let Some(unnamed) = choice.unnamed {
-            return Err(CommandFailure::Failed(unnamed.into_error(head)));
-        }
-        if self.collector.counts() != counts {
-            self.format = Some(Arc::clone(&rows.format));
-        }
-        Ok(())
-    }
-}
-
-/// Maximum length of a statement in a message, in characters.
-const STATEMENT_LENGTH_MAX: usize = 100;
-
-/// Reason to refuse a transaction of MariaDB.
-const FROM_MARIADB: &str = "the log is from a MariaDB server: use MariaDB's mysqlbinlog --flashback";
-
-fn refused(head: &TransactionHead, why: &str) -> CommandFailure {
-    CommandFailure::Failed(anyhow!("cannot undo {head}: {why}"))
-}
-
-fn refuse_change(head: &TransactionHead, error: CollectError) -> CommandFailure {
-    CommandFailure::Failed(match error {
-        CollectError::Spool(_) => error.into(),
-        error => anyhow!("cannot undo {head}: {error}"),
-    })
-}
-
-/// Choice of the row changes of a transaction.
-struct UndoChoice<'c> {
-    tables: &'c TableSelection,
-    unmatched: &'c mut BTreeSet<usize>,
-    conditions: &'c RowConditions,
-    definitions: Option<&'c mut ServerDefinitions>,
-    format: &'c EventFormat,
-    /// Test of the open event's table.
-    test: Option<RowTest<'c>>,
-    /// Reason why a condition that names a column cannot be tested.
-    unnamed: Option<UnnamedColumns>,
-}
-
-/// Reason why the columns of a table have no names.
-enum UnnamedColumns {
-    /// The log has none, and no server is given.
-    Log,
-    /// The server does not have the table of this name, or its columns differ.
-    Server(String),
-    /// The server cannot be queried.
-    Query(ConnectionError),
-}
-
-impl UnnamedColumns {
-    fn into_error(self, head: &TransactionHead) -> anyhow::Error {
-        match self {
-            Self::Log => {
-                anyhow!("{head}: the log has no column names (binlog_row_metadata=MINIMAL)").context(ErrorAdvice(
-                    "use the column's number in --where: @N=VALUE; with --to, the names are read from the server",
-                ))
-            }
-            Self::Server(table) => anyhow!(
-                "{head}: the log has no column names (binlog_row_metadata=MINIMAL), and the server of --to has no \
-                 table {table} with the columns of the log"
-            )
-            .context(ErrorAdvice("use the column's number in --where: @N=VALUE")),
-            Self::Query(error) => anyhow::Error::new(error)
-                .context("could not read the definition of a table from the server of --to"),
-        }
-    }
-}
-
-impl<'c> UndoChoice<'c> {
-    /// Returns the test for the rows of a table, with the server's column names if the log has none.
-    fn test_of(&mut self, table: &Table) -> Result<RowTest<'c>, UnnamedColumns> {
-        if let Some(test) = self.conditions.test(table) {
-            return Ok(test);
-        }
-        let Some(definitions) = &mut self.definitions else { return Err(UnnamedColumns::Log) };
-        let completed = definitions.complete(table).map_err(UnnamedColumns::Query)?;
-        let test = completed.and_then(|table| self.conditions.test(&table));
-        test.ok_or_else(|| {
-            let [database, table] = [&table.database, &table.name].map(|name| String::from_utf8_lossy(name));
-            UnnamedColumns::Server(format!("{database}.{table}"))
-        })
-    }
-}
-
-impl RowChoice for UndoChoice<'_> {
-    fn selects_table(&mut self, map: &TableMap<'_>) -> bool {
-        let is_selected = self.tables.selects(map.database, map.table);
-        if is_selected && !self.unmatched.is_empty() {
-            for number in self.tables.matching_patterns(map.database, map.table) {
-                self.unmatched.remove(&number);
-            }
-        }
-        is_selected
-    }
-
-    fn begin_event(&mut self) {
-        self.test = None;
-    }
-
-    fn selects_row(&mut self, row: &RowChange<'_, '_>) -> Result<bool, DecodeError> {
-        if self.test.is_none()
-            && self.unnamed.is_none()
-            && let Some(image) = row.images().next()
-        {
-            match self.test_of(image.table()) {
-                Ok(test) => self.test = Some(test),
-                Err(unnamed) => self.unnamed = Some(unnamed),
-            }
-        }
-        self.test.as_ref().map_or(Ok(false), |test| test.passes(row, self.format))
-    }
 }
 
 /// Writes a new file. The file gets its name when it is complete.

@@ -1,0 +1,101 @@
+//! Scope of an undo, and the statements outside of it.
+
+use binlog::TransactionVerb;
+use sql::{StatementKind, TableSelection, classify_statement, first_word, is_account_statement};
+
+/// Scope of an undo: the rows whose changes are undone. Only row changes have an inverse, so a statement within the
+/// scope cannot be undone.
+#[derive(Clone, Copy, Debug)]
+pub struct UndoScope<'s> {
+    /// The selected tables.
+    pub tables: &'s TableSelection,
+    /// The selected rows of these tables.
+    pub rows: SelectedRows,
+}
+
+/// Selected rows of the selected tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SelectedRows {
+    /// All rows.
+    All,
+    /// Rows with chosen values.
+    Some,
+}
+
+impl UndoScope<'_> {
+    /// Returns whether a logged statement certainly changes no row in the scope.
+    pub fn excludes(&self, sql: &[u8], default_database: &[u8]) -> bool {
+        let is_everything = self.tables.selects_all();
+        if TransactionVerb::of(sql) == TransactionVerb::Savepoint {
+            return true;
+        }
+        if is_account_statement(sql) && !is_everything {
+            return true;
+        }
+        // Row changes of a new table are undone back to the empty table.
+        if first_word(sql) == "CREATE" {
+            return !is_everything || self.rows == SelectedRows::Some;
+        }
+        match classify_statement(sql) {
+            StatementKind::Tables(tables) => {
+                let is_selected = |table: &sql::TableReference| {
+                    self.tables.selects(table.database.as_deref().unwrap_or(default_database), &table.table)
+                };
+                !tables.is_empty() && !tables.iter().any(is_selected)
+            }
+            StatementKind::Database => false,
+            StatementKind::DropTemporary | StatementKind::DropTrigger(_) => !is_everything,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sql::{TablePattern, TableSelection};
+
+    use super::{SelectedRows, UndoScope};
+
+    #[test]
+    fn statements_on_other_tables_are_excluded() {
+        check("", "ALTER TABLE t ADD n INT", false);
+        check("d.t", "ALTER TABLE t ADD n INT", false);
+        check("d.t", "ALTER TABLE other.t ADD n INT", true);
+        check("d.u", "ALTER TABLE t ADD n INT", true);
+        check("d.u", "INSERT INTO t SELECT * FROM v", true);
+        check("d.t", "INSERT INTO t VALUES (1)", false);
+        check("d.t", "TRUNCATE TABLE d.t", false);
+        check("d.t", "DROP TABLE u, t", false);
+    }
+
+    #[test]
+    fn statements_without_rows_are_excluded() {
+        check("", "SAVEPOINT a", true);
+        check("d.t", "CREATE TABLE t (id INT)", true);
+        check("", "CREATE TABLE t (id INT)", false);
+        check("", "GRANT SELECT ON *.* TO a", false);
+        check("d.t", "GRANT SELECT ON *.* TO a", true);
+        check("d.t", "DROP TRIGGER r", true);
+        check("", "DROP TRIGGER r", false);
+        check("d.t", "DROP DATABASE other", false);
+    }
+
+    #[test]
+    fn conditions_exclude_new_tables() {
+        let tables = selection("");
+        let excludes = |rows| UndoScope { tables: &tables, rows }.excludes(b"CREATE TABLE t (id INT)", b"d");
+        assert!(!excludes(SelectedRows::All));
+        assert!(excludes(SelectedRows::Some));
+    }
+
+    /// `pattern` selects tables; all if it is empty. The default database is `d`.
+    fn check(pattern: &str, sql: &str, expected: bool) {
+        let tables = selection(pattern);
+        let scope = UndoScope { tables: &tables, rows: SelectedRows::All };
+        assert_eq!(scope.excludes(sql.as_bytes(), b"d"), expected, "{pattern}: {sql}");
+    }
+
+    fn selection(pattern: &str) -> TableSelection {
+        let patterns = if pattern.is_empty() { Vec::new() } else { vec![TablePattern::new(pattern.as_bytes())] };
+        TableSelection { database: None, patterns }
+    }
+}
