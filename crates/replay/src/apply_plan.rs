@@ -226,13 +226,9 @@ pub(crate) struct ApplyPlanBuilder {
     format: Arc<EventFormat>,
     context: Arc<SessionVariables>,
     steps: Vec<ApplyStep>,
-    variables: Vec<StatementInput>,
+    phase: PlanPhase,
+    inputs: PendingInputs,
     file: LoadFileCollector,
-    end: Option<TransactionShape>,
-    xid: Option<String>,
-    has_begun: bool,
-    is_alone: bool,
-    databases: Vec<Vec<u8>>,
     session: Option<u32>,
     /// Approximate bytes to reserve for the first row events.
     rows_size: usize,
@@ -240,14 +236,43 @@ pub(crate) struct ApplyPlanBuilder {
     held: usize,
     held_max: usize,
     scratch: Vec<u8>,
-    /// Writes the row events of the last step to a temporary file, once they exceed the limit.
-    spooler: Option<(Arc<SessionVariables>, RowSpooler)>,
     /// Bytes of the statements in the steps, and of the files that they load.
     statements_size: usize,
-    /// Events of the next statement's variables.
-    variable_events: Vec<u8>,
-    /// Writes statements to a temporary file, once they exceed the limit.
-    statement_spooler: Option<StatementSpooler>,
+    /// Writes the last step to a temporary file, once its kind of events exceeds the limit.
+    spool: Option<StepSpool>,
+}
+
+/// Progress through a transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum PlanPhase {
+    /// Nothing has begun a transaction: a statement commits implicitly.
+    Unbegun,
+    /// `BEGIN`, or `XA START` with this XID.
+    Begun {
+        /// XID, if the transaction is an XA transaction.
+        xid: Option<String>,
+    },
+    /// A statement commits implicitly. Row changes may follow.
+    ImplicitCommit {
+        /// Databases whose definitions the statement may change; empty for all.
+        databases: Vec<Vec<u8>>,
+    },
+    /// The transaction has ended. [`TransactionShape::Rows`] stands for any commit.
+    Ended(TransactionShape),
+}
+
+/// Inputs of the next statement.
+#[derive(Default)]
+struct PendingInputs {
+    values: Vec<StatementInput>,
+    /// The events that contain the values.
+    events: Vec<u8>,
+}
+
+/// The step that goes to a temporary file.
+enum StepSpool {
+    Rows(Arc<SessionVariables>, RowSpooler),
+    Statements(StatementSpooler),
 }
 
 impl ApplyPlanBuilder {
@@ -258,23 +283,17 @@ impl ApplyPlanBuilder {
             held: 0,
             held_max,
             scratch: Vec::new(),
-            spooler: None,
+            spool: None,
             format: Arc::new(applied_format(format)),
             context: Arc::new(SessionVariables {
                 is_mariadb: format.flavour == Flavour::MariaDb,
                 ..SessionVariables::default()
             }),
             steps: Vec::new(),
-            variables: Vec::new(),
+            phase: PlanPhase::Unbegun,
+            inputs: PendingInputs::default(),
             file: LoadFileCollector::default(),
             statements_size: 0,
-            variable_events: Vec::new(),
-            statement_spooler: None,
-            end: None,
-            xid: None,
-            has_begun: false,
-            is_alone: false,
-            databases: Vec::new(),
             session: None,
         }
     }
@@ -300,16 +319,16 @@ impl ApplyPlanBuilder {
         let raw = &raw.plain(format, event_size_max(self.held_max), &mut plain)?;
         match raw.decode(format)? {
             // Without the flag `STANDALONE`, the event also begins a transaction: MariaDB logs no BEGIN.
-            Event::MariadbGtid(gtid) => self.has_begun = gtid.flags & MariadbGtidEvent::STANDALONE == 0,
+            Event::MariadbGtid(gtid) if gtid.flags & MariadbGtidEvent::STANDALONE == 0 => self.begin(None),
             Event::Query(query) => {
-                self.end_spool()?;
+                self.end_row_spool()?;
                 self.query(raw, &query)?;
             }
             Event::TableMap(_) => self.rows(raw, None)?,
             event if event.rows().is_some() => self.rows(raw, self.upgraded(event))?,
             Event::Xid(_) => self.commit(),
             Event::XaPrepare(prepare) if prepare.one_phase == 0 => {
-                self.end = Some(TransactionShape::XaPrepare(prepare.xid.to_string()));
+                self.end(TransactionShape::XaPrepare(prepare.xid.to_string()));
             }
             Event::XaPrepare(_) => self.commit(),
             Event::Intvar(intvar) => self.variable(raw, integer(&intvar))?,
@@ -325,7 +344,6 @@ impl ApplyPlanBuilder {
             Event::DeleteFile(_) => self.file = LoadFileCollector::default(),
             Event::ExecuteLoadQuery(load) => {
                 self.end_spool()?;
-                self.end_statement_spool()?;
                 self.load(raw.header(), &load)?;
             }
             Event::Incident(incident) => return Err(incident_error(&incident)),
@@ -340,28 +358,24 @@ impl ApplyPlanBuilder {
         self.context = Arc::new(self.context_of(query));
         self.session = Some(query.thread_id);
         match TransactionVerb::of(query.sql) {
-            TransactionVerb::Begin => self.has_begun = true,
-            TransactionVerb::XaStart => {
-                self.has_begun = true;
-                self.xid = xid_of(query.sql, "XA START ");
-            }
+            TransactionVerb::Begin => self.begin(None),
+            TransactionVerb::XaStart => self.begin(xid_of(query.sql, "XA START ")),
             TransactionVerb::XaEnd => {}
             TransactionVerb::Commit => self.commit(),
-            TransactionVerb::Rollback => self.end = Some(TransactionShape::RolledBack),
-            TransactionVerb::XaCommit => match (xid_of(query.sql, "XA COMMIT "), &self.xid) {
-                (Some(xid), None) => self.end = Some(TransactionShape::XaCommit(xid)),
+            TransactionVerb::Rollback => self.end(TransactionShape::RolledBack),
+            TransactionVerb::XaCommit => match xid_of(query.sql, "XA COMMIT ") {
+                Some(xid) if !self.is_xa() => self.end(TransactionShape::XaCommit(xid)),
                 _ => self.commit(),
             },
-            TransactionVerb::XaRollback => match (xid_of(query.sql, "XA ROLLBACK "), &self.xid) {
-                (Some(xid), None) => self.end = Some(TransactionShape::XaRollback(xid)),
-                _ => self.end = Some(TransactionShape::RolledBack),
+            TransactionVerb::XaRollback => match xid_of(query.sql, "XA ROLLBACK ") {
+                Some(xid) if !self.is_xa() => self.end(TransactionShape::XaRollback(xid)),
+                _ => self.end(TransactionShape::RolledBack),
             },
             // Includes savepoints.
             _ => {
-                let is_definition = !self.has_begun || self.is_created_from_query(query.sql);
+                let is_definition = !self.is_in_transaction() || self.is_created_from_query(query.sql);
                 if is_definition {
-                    self.is_alone = true;
-                    self.databases = databases(header, query);
+                    self.phase = PlanPhase::ImplicitCommit { databases: databases(header, query) };
                 }
                 if creation(query.sql).is_some() {
                     // The server wrote this text in UTF-8, whatever the client's character set.
@@ -382,8 +396,8 @@ impl ApplyPlanBuilder {
 
     /// Adds a variable of the next statement, and its event.
     fn variable(&mut self, raw: &RawEvent<'_>, input: Option<StatementInput>) -> Result<(), ApplyPlanError> {
-        self.variables.extend(input);
-        Ok(put_event(raw, &mut self.variable_events)?)
+        self.inputs.values.extend(input);
+        Ok(put_event(raw, &mut self.inputs.events)?)
     }
 
     /// Adds a block of the file that the next statement loads.
@@ -393,8 +407,8 @@ impl ApplyPlanBuilder {
     }
 
     fn push_statement(&mut self, statement: ApplyStep) -> Result<(), ApplyPlanError> {
-        self.end_statement_spool()?;
-        self.variable_events.clear();
+        self.end_spool()?;
+        self.inputs.events.clear();
         self.statements_size += statement.size() + size_of::<SourceStatement>();
         self.steps.push(statement);
         Ok(())
@@ -402,21 +416,14 @@ impl ApplyPlanBuilder {
 
     /// Writes a statement and its variables to a temporary file.
     fn spool_statement(&mut self, raw: &RawEvent<'_>) -> Result<(), ApplyPlanError> {
-        let spooler = match &mut self.statement_spooler {
-            Some(spooler) => spooler,
-            none => none.insert(StatementSpooler::new(&self.format)?),
-        };
-        spooler.push(&self.variable_events, raw)?;
-        self.variable_events.clear();
-        self.variables.clear();
-        Ok(())
-    }
-
-    /// Ends the step whose statements go to a temporary file.
-    fn end_statement_spool(&mut self) -> Result<(), ApplyPlanError> {
-        if let Some(spooler) = self.statement_spooler.take() {
-            self.steps.push(ApplyStep::SpooledStatements(spooler.finish()?));
+        if self.spool.is_none() {
+            self.spool = Some(StepSpool::Statements(StatementSpooler::new(&self.format)?));
         }
+        let Some(StepSpool::Statements(spooler)) = &mut self.spool else {
+            unreachable!("ours: the spool of row events ends before a statement");
+        };
+        spooler.push(&self.inputs.events, raw)?;
+        self.inputs = PendingInputs::default();
         Ok(())
     }
 
@@ -426,7 +433,7 @@ impl ApplyPlanBuilder {
         mut events: &[u8],
     ) -> Result<Vec<SourceStatement>, ApplyPlanError> {
         let mut builder = Self::new(format, usize::MAX);
-        builder.has_begun = true;
+        builder.begin(None);
         while let Some((raw, rest)) = RawEvent::split_first(events, EventChecksum::Absent) {
             builder.take(&raw, format)?;
             events = rest;
@@ -442,12 +449,30 @@ impl ApplyPlanBuilder {
         builder.steps.into_iter().map(statement).collect()
     }
 
-    /// Ends the step whose rows go to a temporary file.
+    /// Ends the step that goes to a temporary file.
     fn end_spool(&mut self) -> Result<(), ApplyPlanError> {
-        if let Some((context, spooler)) = self.spooler.take() {
-            self.steps.push(ApplyStep::Spooled(context, spooler.finish()?));
-        }
+        let Some(spool) = self.spool.take() else { return Ok(()) };
+        self.steps.push(match spool {
+            StepSpool::Rows(context, spooler) => ApplyStep::Spooled(context, spooler.finish()?),
+            StepSpool::Statements(spooler) => ApplyStep::SpooledStatements(spooler.finish()?),
+        });
         Ok(())
+    }
+
+    /// Ends the step whose rows go to a temporary file.
+    fn end_row_spool(&mut self) -> Result<(), ApplyPlanError> {
+        match self.spool {
+            Some(StepSpool::Rows(..)) => self.end_spool(),
+            Some(StepSpool::Statements(_)) | None => Ok(()),
+        }
+    }
+
+    /// Ends the step whose statements go to a temporary file.
+    fn end_statement_spool(&mut self) -> Result<(), ApplyPlanError> {
+        match self.spool {
+            Some(StepSpool::Statements(_)) => self.end_spool(),
+            Some(StepSpool::Rows(..)) | None => Ok(()),
+        }
     }
 
     fn context_of(&self, query: &Query<'_>) -> SessionVariables {
@@ -487,7 +512,7 @@ impl ApplyPlanBuilder {
             time: StatementTime { seconds: header.timestamp, micros },
             thread_id: is_of_thread.then_some(query.thread_id),
             context: Arc::clone(&self.context),
-            variables: std::mem::take(&mut self.variables),
+            variables: std::mem::take(&mut self.inputs.values),
             load,
             error_code: query.error_code,
         }))
@@ -521,7 +546,7 @@ impl ApplyPlanBuilder {
             Some(event) => event.write(raw.header().origin(), NextPosition::Fixed(0), &format, out),
             None => raw.rewrite(raw.header().origin(), NextPosition::Fixed(0), EventChecksum::Absent, out),
         };
-        if let Some((_, spooler)) = &mut self.spooler {
+        if let Some(StepSpool::Rows(_, spooler)) = &mut self.spool {
             self.scratch.clear();
             put(&mut self.scratch)?;
             return Ok(spooler.push(&RawEvent::new(&self.scratch, EventChecksum::Absent)?)?);
@@ -553,29 +578,52 @@ impl ApplyPlanBuilder {
             spooler.push(&raw)?;
         }
         assert!(self.held >= rows.bytes.len(), "ours: the bytes of each step are counted");
-        assert!(self.spooler.is_none(), "ours: rows after a spooled step go to its file");
+        assert!(self.spool.is_none(), "ours: rows after a spooled step go to its file");
         self.held -= rows.bytes.len();
-        self.spooler = Some((context, spooler));
+        self.spool = Some(StepSpool::Rows(context, spooler));
         Ok(())
     }
 
+    fn begin(&mut self, xid: Option<String>) {
+        if let PlanPhase::Unbegun | PlanPhase::Begun { .. } = self.phase {
+            self.phase = PlanPhase::Begun { xid };
+        }
+    }
+
     fn commit(&mut self) {
-        self.end.get_or_insert(TransactionShape::Rows);
+        if !matches!(self.phase, PlanPhase::Ended(_)) {
+            self.end(TransactionShape::Rows);
+        }
+    }
+
+    /// Ends the transaction, unless a statement commits it implicitly.
+    fn end(&mut self, shape: TransactionShape) {
+        if !matches!(self.phase, PlanPhase::ImplicitCommit { .. }) {
+            self.phase = PlanPhase::Ended(shape);
+        }
+    }
+
+    fn is_in_transaction(&self) -> bool {
+        matches!(self.phase, PlanPhase::Begun { .. } | PlanPhase::Ended(_))
+    }
+
+    fn is_xa(&self) -> bool {
+        matches!(self.phase, PlanPhase::Begun { xid: Some(_) })
     }
 
     /// Returns the complete apply plan.
     pub(crate) fn finish(mut self, kind: TransactionKind) -> Result<ApplyPlan, ApplyPlanError> {
         self.end_spool()?;
-        self.end_statement_spool()?;
         assert!(self.held <= self.held_max, "ours: rows beyond the limit are in a file");
         let only_rows = self.steps.iter().all(|step| !step.is_statement());
-        let shape = match self.end {
-            _ if self.is_alone => TransactionShape::ImplicitCommit { databases: self.databases },
-            Some(TransactionShape::Rows) if only_rows => TransactionShape::Rows,
-            Some(TransactionShape::Rows) => TransactionShape::Statements,
-            Some(shape) => shape,
-            None if self.steps.is_empty() && kind == TransactionKind::Statement => TransactionShape::Rows,
-            None => {
+        let is_empty = self.steps.is_empty() && kind == TransactionKind::Statement;
+        let shape = match self.phase {
+            PlanPhase::ImplicitCommit { databases } => TransactionShape::ImplicitCommit { databases },
+            PlanPhase::Ended(TransactionShape::Rows) if only_rows => TransactionShape::Rows,
+            PlanPhase::Ended(TransactionShape::Rows) => TransactionShape::Statements,
+            PlanPhase::Ended(shape) => shape,
+            PlanPhase::Unbegun | PlanPhase::Begun { .. } if is_empty => TransactionShape::Rows,
+            PlanPhase::Unbegun | PlanPhase::Begun { .. } => {
                 return Err(ApplyPlanError::Malformed("its payload does not end with a commit or rollback"));
             }
         };
@@ -731,13 +779,13 @@ fn databases(header: &EventHeader, query: &Query<'_>) -> Vec<Vec<u8>> {
 mod tests {
     use std::sync::Arc;
 
-    use binlog::events::RowsKind;
+    use binlog::events::{Query, RowsKind, StatusVars, Xid};
     use binlog::{
         ChecksumAlgorithm, Event, EventChecksum, EventFlags, EventFormat, EventOrigin, EventType, Flavour,
         NextPosition, RawEvent, TransactionKind,
     };
 
-    use super::{ApplyPlanBuilder, ApplyStep, creation};
+    use super::{ApplyPlanBuilder, ApplyPlanError, ApplyStep, TransactionShape, creation};
     use crate::row_events::RowEvents;
     use crate::sample_table::{SampleTable, image, int};
 
@@ -797,6 +845,67 @@ mod tests {
             ];
             assert_eq!(seen, expected, "{held_max}");
         }
+    }
+
+    #[test]
+    fn the_shape_follows_from_the_events() {
+        const XA: &str = "XA START X'61',X'',1";
+        let xid = || "X'61',X'',1".to_owned();
+        let implicit = || Ok(TransactionShape::ImplicitCommit { databases: Vec::new() });
+        check_shape("BEGIN | rows | xid", Ok(TransactionShape::Rows));
+        check_shape("BEGIN | COMMIT", Ok(TransactionShape::Rows));
+        check_shape("BEGIN | rows | INSERT INTO t VALUES (1) | xid", Ok(TransactionShape::Statements));
+        check_shape("BEGIN | SAVEPOINT s | rows | COMMIT", Ok(TransactionShape::Statements));
+        check_shape("BEGIN | INSERT INTO t VALUES (1) | ROLLBACK", Ok(TransactionShape::RolledBack));
+        check_shape("CREATE TABLE t (a INT)", implicit());
+        check_shape("BEGIN | CREATE TABLE `t` (`a` int) START TRANSACTION | rows | xid", implicit());
+        check_shape("CREATE TABLE `t` (`a` int) START TRANSACTION | rows | ROLLBACK", implicit());
+        check_shape("XA COMMIT X'61',X'',1", Ok(TransactionShape::XaCommit(xid())));
+        check_shape("XA ROLLBACK X'61',X'',1", Ok(TransactionShape::XaRollback(xid())));
+        let one_phase = format!("{XA} | rows | XA END X'61',X'',1 | XA COMMIT X'61',X'',1 ONE PHASE");
+        check_shape(&one_phase, Ok(TransactionShape::Rows));
+        let rolled_back = format!("{XA} | rows | XA END X'61',X'',1 | XA ROLLBACK X'61',X'',1");
+        check_shape(&rolled_back, Ok(TransactionShape::RolledBack));
+        let torn = "its payload does not end with a commit or rollback";
+        check_shape("BEGIN | rows", Err(ApplyPlanError::Malformed(torn)));
+        check_shape("", Ok(TransactionShape::Rows));
+    }
+
+    /// `events` are texts of queries, `rows` or `xid`, separated by `|`.
+    fn check_shape(events: &str, expected: Result<TransactionShape, ApplyPlanError>) {
+        let format = EventFormat {
+            server_version: b"9.7.4".to_vec(),
+            post_header_sizes: Vec::new(),
+            checksum: ChecksumAlgorithm::Off,
+            flavour: Flavour::MySql,
+        };
+        let (sample, row) = (SampleTable::new("int"), image(&[int(7)]));
+        let mut builder = ApplyPlanBuilder::new(&format, usize::MAX);
+        let mut take = |event: Event<'_>| {
+            let (mut bytes, origin) =
+                (Vec::new(), EventOrigin { timestamp: 9, server_id: 3, flags: EventFlags(0) });
+            event.write(origin, NextPosition::Fixed(0), &format, &mut bytes).unwrap();
+            builder.take(&RawEvent::new(&bytes, EventChecksum::Absent).unwrap(), &format).unwrap();
+        };
+        for text in events.split(" | ").filter(|text| !text.is_empty()) {
+            match text {
+                "rows" => {
+                    take(Event::TableMap(sample.map()));
+                    take(Event::WriteRows(sample.rows(RowsKind::Write, &row)));
+                }
+                "xid" => take(Event::Xid(Xid { xid: 1 })),
+                sql => take(Event::Query(Query {
+                    thread_id: 1,
+                    exec_time: 0,
+                    error_code: 0,
+                    status: StatusVars { bytes: &[] },
+                    database: b"d",
+                    sql: sql.as_bytes(),
+                })),
+            }
+        }
+        let shape = builder.finish(TransactionKind::Statement).map(|plan| plan.shape);
+        assert_eq!(shape, expected, "{events}");
     }
 
     #[test]
