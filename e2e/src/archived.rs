@@ -14,7 +14,7 @@ use crate::program::bintide;
 ///
 /// # Errors
 ///
-/// Returns an error if a command fails, or a log differs.
+/// Fails if a command fails, or a log differs.
 pub fn check_logs_come_back(logs: &[PathBuf]) -> Result<()> {
     let directory = TempDir::new()?;
     let (archive, restored) = (directory.path().join("archive"), directory.path().join("restored"));

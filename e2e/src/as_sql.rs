@@ -55,7 +55,7 @@ pub const TYPES: &str = "create database d; use d;
 /// Returns the address of a server for an account.
 ///
 /// # Errors
-/// Returns an error if the socket's path cannot be part of an address.
+/// Fails if the socket's path cannot be part of an address.
 pub fn address(server: &TestServer, user: &str) -> Result<ServerAddress> {
     let text = format!("mysql://{user}@localhost/?socket={}", server.socket().display());
     ServerAddress::parse(&text).context("the socket's path cannot be part of an address")
@@ -64,7 +64,7 @@ pub fn address(server: &TestServer, user: &str) -> Result<ServerAddress> {
 /// Replays all of these logs.
 ///
 /// # Errors
-/// Returns an error if the replay fails.
+/// Fails if the replay fails.
 pub fn replay(
     logs: &[PathBuf],
     address: ServerAddress,
@@ -77,7 +77,7 @@ pub fn replay(
 /// Replays all logs of a server with the command and these options. Kills it repeatedly, then lets it finish.
 ///
 /// # Errors
-/// Returns an error if the last run fails.
+/// Fails if the last run fails.
 pub fn replay_killed(source: &TestServer, target: &TestServer, options: &[&str]) -> Result<()> {
     let logs = source.binlogs()?;
     kill_and_go_on(|| command(&logs, target, options), [40, 70, 110, 160, 230, 350, 500, 700])
@@ -86,7 +86,7 @@ pub fn replay_killed(source: &TestServer, target: &TestServer, options: &[&str])
 /// Checks that both servers have the same tables with the same rows.
 ///
 /// # Errors
-/// Returns an error that names the first table that differs.
+/// Fails if a table differs, with the name of the first one.
 pub fn are_equal(
     source: &TestServer,
     target: &TestServer,
@@ -105,7 +105,7 @@ pub fn are_equal(
 /// Returns every row of a table, with hexadecimal values, in the same order on servers of different kinds.
 ///
 /// # Errors
-/// Returns an error if a query fails.
+/// Fails if a query fails.
 pub fn rows(server: &TestServer, table: &str) -> Result<String> {
     let (database, name) = table.split_once("`.`").context("a table name without a database")?;
     let names = server.sql(&format!(

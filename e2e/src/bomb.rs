@@ -38,7 +38,7 @@ impl Bomb {
     ///
     /// # Errors
     ///
-    /// Returns an error if zstd cannot compress the transaction.
+    /// Fails if zstd cannot compress the transaction.
     pub fn log(&self) -> Result<Vec<u8>> {
         let (mut log, format) = beginning()?;
         put(&gtid(1), &format, &mut log)?;

@@ -29,7 +29,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(5);
 ///
 /// # Errors
 ///
-/// Returns an error if the command does not start, or runs longer than `time_max`.
+/// Fails if the command does not start, or runs longer than `time_max`.
 pub fn run(command: &mut Command, time_max: Duration) -> Result<Bounded> {
     run_within(command, None, time_max)
 }
@@ -38,7 +38,7 @@ pub fn run(command: &mut Command, time_max: Duration) -> Result<Bounded> {
 ///
 /// # Errors
 ///
-/// Returns an error if the command does not start, or runs longer than `time_max` after SIGINT.
+/// Fails if the command does not start, or runs longer than `time_max` after SIGINT.
 pub fn run_interrupted(
     command: &mut Command,
     interrupt_after: Duration,
@@ -124,7 +124,7 @@ impl Bounded {
     ///
     /// # Errors
     ///
-    /// Returns an error if one of these does not hold.
+    /// Fails if one of these does not hold.
     pub fn ended_well(&self, codes: &[i32]) -> Result<()> {
         let Ran { code, stderr, .. } = &self.ran;
         let code = code.with_context(|| format!("a signal ended the command: {stderr}"))?;

@@ -66,7 +66,7 @@ const FAULTS_MAX: usize = 12;
 /// visible. With `CREATE TABLE … SELECT` repeatedly, if the server supports it.
 ///
 /// # Errors
-/// Returns an error if the server does not start, or refuses a statement.
+/// Fails if the server does not start, or refuses a statement.
 pub fn source(launch: &Launch, size: usize) -> Result<TestServer> {
     let source = replays::source(launch, &[])?;
     source.sql(
@@ -101,7 +101,7 @@ impl<'s> Chaos<'s> {
     /// Runs the first replay, without faults.
     ///
     /// # Errors
-    /// Returns an error if the replay fails.
+    /// Fails if the replay fails.
     pub fn new(source: &'s TestServer, setup: ReplaySetup) -> Result<Self> {
         bintide()?;
         let mut chaos = Self { source, setup, duration: Duration::ZERO };
@@ -117,7 +117,7 @@ impl<'s> Chaos<'s> {
     /// number of faults of each kind.
     ///
     /// # Errors
-    /// Returns an error if a target differs from the source at the end, or a replay cannot resume.
+    /// Fails if a target differs from the source at the end, or a replay cannot resume.
     pub fn inject_faults(
         &self,
         faults: &[ReplayFault],

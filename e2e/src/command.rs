@@ -40,7 +40,7 @@ pub fn address(user: &str, server: &TestServer) -> String {
 ///
 /// # Errors
 ///
-/// Returns an error if the command does not start.
+/// Fails if the command does not start.
 pub fn replay(logs: &[PathBuf], target: &TestServer, more: &[&str]) -> Result<Ran> {
     Ok(command(logs, target, more)?.output()?.into())
 }
@@ -49,7 +49,7 @@ pub fn replay(logs: &[PathBuf], target: &TestServer, more: &[&str]) -> Result<Ra
 ///
 /// # Errors
 ///
-/// Returns an error if the command does not start.
+/// Fails if the command does not start.
 pub fn begin(logs: &[PathBuf], target: &TestServer, more: &[&str]) -> Result<Child> {
     let mut command = command(logs, target, more)?;
     Ok(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?)
@@ -59,7 +59,7 @@ pub fn begin(logs: &[PathBuf], target: &TestServer, more: &[&str]) -> Result<Chi
 ///
 /// # Errors
 ///
-/// Returns an error if bintide cannot be built.
+/// Fails if bintide cannot be built.
 pub fn command(logs: &[PathBuf], target: &TestServer, more: &[&str]) -> Result<Command> {
     let mut command = Command::new(bintide()?);
     command.env_clear().arg("replay").args(logs).args(["--to", &address("root", target)]).args(more);
@@ -75,7 +75,7 @@ impl Running {
     ///
     /// # Errors
     ///
-    /// Returns an error if the program does not start.
+    /// Fails if the program does not start.
     pub fn start(command: &mut Command) -> Result<Self> {
         Ok(Self(Some(command.spawn()?)))
     }
@@ -84,7 +84,7 @@ impl Running {
     ///
     /// # Errors
     ///
-    /// Returns an error if the program has ended.
+    /// Fails if the program has ended.
     pub fn interrupt(&self) -> Result<()> {
         Ok(kill(Pid::from_raw(i32::try_from(self.id())?), Signal::SIGINT)?)
     }
@@ -93,7 +93,7 @@ impl Running {
     ///
     /// # Errors
     ///
-    /// Returns an error if a pipe cannot be read.
+    /// Fails if a pipe cannot be read.
     pub fn output(mut self) -> Result<Output> {
         let child = self.0.take().context("the program was already waited for")?;
         Ok(child.wait_with_output()?)
@@ -131,7 +131,7 @@ const TIMEOUT: Duration = Duration::from_secs(240);
 ///
 /// # Errors
 ///
-/// Returns an error if the condition does not hold after four minutes, or cannot be checked.
+/// Fails if the condition does not hold after four minutes, or cannot be checked.
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
     let began = Instant::now();
     while !is_so()? {
@@ -147,7 +147,7 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result
 ///
 /// # Errors
 ///
-/// Returns the last error of the check.
+/// Fails if the check fails until the end, with its last error.
 pub fn wait_for(check: impl FnMut() -> Result<()>) -> Result<()> {
     wait_for_within(Duration::from_secs(60), check)
 }
@@ -156,7 +156,7 @@ pub fn wait_for(check: impl FnMut() -> Result<()>) -> Result<()> {
 ///
 /// # Errors
 ///
-/// Returns the last error of the check.
+/// Fails if the check fails until the end, with its last error.
 pub fn wait_for_within(limit: Duration, mut check: impl FnMut() -> Result<()>) -> Result<()> {
     let began = Instant::now();
     while let Err(error) = check() {

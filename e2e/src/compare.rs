@@ -52,7 +52,7 @@ impl Run {
     /// error messages, exit codes and written files.
     ///
     /// # Errors
-    /// Returns an error if a program cannot be started.
+    /// Fails if a program cannot be started.
     pub fn compare(&self, other: Program, logs: &Path) -> Result<Option<Difference>> {
         let scratch = TempDir::new()?;
         let (real, real_files) = self.outcome(Program::Real, logs, scratch.path())?;

@@ -48,7 +48,7 @@ pub fn replica() -> ReplicaOptions {
 ///
 /// # Errors
 ///
-/// Returns an error if the server does not start, or the handshake or the dump fails.
+/// Fails if the server does not start, or the handshake or the dump fails.
 pub fn record(launch: &Launch) -> Result<String> {
     let server = launch.clone().option("--server-id=1").start()?;
     server.sql(

@@ -126,7 +126,7 @@ impl FakeServer {
     ///
     /// # Errors
     ///
-    /// Returns an error if no port is free.
+    /// Fails if no port is free.
     pub fn start(version: &str, script: impl FnMut(Asked<'_>) -> Reply + Send + 'static) -> Result<Self> {
         let shared = Arc::new(Shared {
             version: version.to_owned(),

@@ -31,7 +31,7 @@ const TOLD_MAX: usize = 12;
 /// Returns the number of runs in the environment variable [`DRAWS`]; `usual` if it is not set.
 ///
 /// # Errors
-/// Returns an error if the variable is not a positive number.
+/// Fails if the variable is not a positive number.
 pub fn draws_from_env(usual: usize) -> Result<usize> {
     match env::var(DRAWS) {
         Err(VarError::NotPresent) => Ok(usual),
@@ -50,7 +50,7 @@ fn parse_draws(text: &str) -> Result<usize> {
 /// Draws runs over the logs and compares each; reports all differences at the end.
 ///
 /// # Errors
-/// Returns an error if a run differs, or a program cannot be run.
+/// Fails if a run differs, or a program cannot be run.
 pub fn check_random(name: &str, logs: &Logs, seed: u64, draws: usize) -> Result<()> {
     let choices = options::all()?;
     let drawn: Vec<Choice> =
@@ -75,7 +75,7 @@ pub fn check_random(name: &str, logs: &Logs, seed: u64, draws: usize) -> Result<
 /// Compares each of the runs, on all cores; reports all differences at the end.
 ///
 /// # Errors
-/// Returns an error if a run differs, or a program cannot be run.
+/// Fails if a run differs, or a program cannot be run.
 pub fn check_all(name: &str, logs: &Logs, runs: &[Run]) -> Result<()> {
     check_program(Program::Ours, name, logs, runs)
 }

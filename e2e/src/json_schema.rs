@@ -11,7 +11,7 @@ use testkit::workspace_root;
 ///
 /// # Errors
 ///
-/// Returns an error if the document has another form, or if there is no such schema.
+/// Fails if the document has another form, or if there is no such schema.
 pub fn check_document(name: &str, document: &Value) -> Result<()> {
     check_documents(name, std::slice::from_ref(document))
 }
@@ -20,7 +20,7 @@ pub fn check_document(name: &str, document: &Value) -> Result<()> {
 ///
 /// # Errors
 ///
-/// Returns the errors of [`check_document`].
+/// Fails if [`check_document`] fails.
 pub fn check_documents(name: &str, documents: &[Value]) -> Result<()> {
     let path = workspace_root().join("docs/schemas").join(format!("{name}.schema.json"));
     let text = fs::read(&path).with_context(|| format!("could not read {}", path.display()))?;

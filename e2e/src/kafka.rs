@@ -35,7 +35,7 @@ pub type PrimaryKeys<'k> = &'k [(&'k str, &'k [&'k str])];
 ///
 /// # Errors
 ///
-/// Returns an error if the topics cannot be read in time.
+/// Fails if the topics cannot be read in time.
 pub fn read_topics(broker: &KafkaBroker) -> Result<Vec<TopicRecord>> {
     read_matching_topics(broker, |topic| {
         let is_ours = topic == PREFIX || topic.starts_with(&format!("{PREFIX}."));
@@ -47,7 +47,7 @@ pub fn read_topics(broker: &KafkaBroker) -> Result<Vec<TopicRecord>> {
 ///
 /// # Errors
 ///
-/// Returns an error if the topics cannot be read in time.
+/// Fails if the topics cannot be read in time.
 pub fn read_matching_topics(
     broker: &KafkaBroker,
     matches: impl Fn(&str) -> bool,
@@ -79,7 +79,7 @@ pub fn read_matching_topics(
 ///
 /// # Errors
 ///
-/// Returns an error if a record without a key does not name its table.
+/// Fails if a record without a key does not name its table.
 pub fn unrouted(records: Vec<TopicRecord>) -> Result<Vec<TopicRecord>> {
     let unrouted = |mut record: TopicRecord| {
         match &record.key {
@@ -104,7 +104,7 @@ pub fn unrouted(records: Vec<TopicRecord>) -> Result<Vec<TopicRecord>> {
 ///
 /// # Errors
 ///
-/// Returns an error if bintide cannot be found.
+/// Fails if bintide cannot be found.
 pub fn stream_to(broker: &KafkaBroker, arguments: &[&str]) -> Result<Command> {
     stream_to_address(&broker.address(), arguments)
 }
@@ -113,7 +113,7 @@ pub fn stream_to(broker: &KafkaBroker, arguments: &[&str]) -> Result<Command> {
 ///
 /// # Errors
 ///
-/// Returns an error if bintide cannot be found.
+/// Fails if bintide cannot be found.
 pub fn stream_to_address(brokers: &str, arguments: &[&str]) -> Result<Command> {
     let mut command = Command::new(bintide()?);
     command.env_clear().args(["stream", "--format", "debezium"]).args(arguments);
@@ -125,7 +125,7 @@ pub fn stream_to_address(brokers: &str, arguments: &[&str]) -> Result<Command> {
 ///
 /// # Errors
 ///
-/// Returns the first difference.
+/// Fails if there is a difference, with the first one.
 pub fn compare_with_pipe(broker: &KafkaBroker, source: &TestServer, keys: PrimaryKeys<'_>) -> Result<usize> {
     compare(&printed_records(source)?, &read_topics(broker)?, keys)
 }
@@ -134,7 +134,7 @@ pub fn compare_with_pipe(broker: &KafkaBroker, source: &TestServer, keys: Primar
 ///
 /// # Errors
 ///
-/// Returns an error if it fails.
+/// Fails if it fails.
 pub fn printed_records(source: &TestServer) -> Result<String> {
     let index = source.datadir().join("binlog.index");
     let mut printed = Command::new(bintide()?);
@@ -148,7 +148,7 @@ pub fn printed_records(source: &TestServer) -> Result<String> {
 ///
 /// # Errors
 ///
-/// Returns the first difference.
+/// Fails if there is a difference, with the first one.
 pub fn compare(printed: &str, found: &[TopicRecord], keys: PrimaryKeys<'_>) -> Result<usize> {
     let mut expected: BTreeMap<TopicKey, Vec<String>> = BTreeMap::new();
     for line in printed.lines() {
@@ -203,7 +203,7 @@ pub fn compare(printed: &str, found: &[TopicRecord], keys: PrimaryKeys<'_>) -> R
 ///
 /// # Errors
 ///
-/// Returns an error if a record is malformed, or has no key.
+/// Fails if a record is malformed, or has no key.
 pub fn last_rows(records: &[TopicRecord], topic: &str) -> Result<BTreeMap<String, Value>> {
     let mut rows = BTreeMap::new();
     for record in records.iter().filter(|record| record.topic == topic) {
@@ -222,7 +222,7 @@ pub fn last_rows(records: &[TopicRecord], topic: &str) -> Result<BTreeMap<String
 ///
 /// # Errors
 ///
-/// Returns the first difference.
+/// Fails if there is a difference, with the first one.
 pub fn compare_with_rows(records: &[TopicRecord], topic: &str, rows: &str, key: &[&str]) -> Result<()> {
     let mut expected = BTreeMap::new();
     for line in rows.lines().filter(|line| !line.is_empty()) {

@@ -73,7 +73,7 @@ impl KafkaSoak {
     /// Starts the servers.
     ///
     /// # Errors
-    /// Returns an error if a server does not start.
+    /// Fails if a server does not start.
     pub fn new() -> Result<Self> {
         let options = ["--binlog-row-metadata=FULL", "--max-binlog-size=4M", "--sync-binlog=1"];
         let source = Launch::mysql().options(options).option("--innodb-flush-log-at-trx-commit=1").start()?;
@@ -85,8 +85,7 @@ impl KafkaSoak {
     /// the rest, and compares the topics with the log and with the tables. Returns the number of records.
     ///
     /// # Errors
-    /// Returns an error if bintide ends without a fault, or if the topics differ from what a pipe gets, or from
-    /// the tables.
+    /// Fails if bintide ends without a fault, or if the topics differ from what a pipe gets, or from the tables.
     pub fn run(
         mut self,
         random: &mut SeededRandom,

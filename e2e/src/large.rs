@@ -14,7 +14,7 @@ const TRANSACTIONS: usize = 8_000;
 /// Writes such a log to `directory/NAME.binlog`, from a server with these options.
 ///
 /// # Errors
-/// Returns an error if the server does not start, or refuses a statement.
+/// Fails if the server does not start, or refuses a statement.
 pub fn record(options: &[&str], name: &str, directory: &Path) -> Result<()> {
     let options = options.iter().copied().chain(["--max-binlog-size=1G"]);
     let mut server = Launch::mysql().options(options).start()?;

@@ -57,7 +57,7 @@ impl LoginServerOptions {
     ///
     /// # Errors
     ///
-    /// Returns an error if the key cannot be created.
+    /// Fails if the key cannot be created.
     pub fn usual(version: &str, plugin: PasswordPlugin) -> Result<Self> {
         let caching = StoredPassword::caching_sha2(PASSWORD.as_bytes(), [1; 32])?;
         let native = StoredPassword::native(PASSWORD.as_bytes());
@@ -106,7 +106,7 @@ impl LoginServer {
     ///
     /// # Errors
     ///
-    /// Returns an error if no port is free, or the certificate cannot be created.
+    /// Fails if no port is free, or the certificate cannot be created.
     pub fn start(options: LoginServerOptions) -> Result<Self> {
         let shared = Arc::new(LoginShared {
             options,
@@ -530,7 +530,7 @@ impl KeptClient {
     ///
     /// # Errors
     ///
-    /// Returns an error if the client or the server does not start, or the login is refused.
+    /// Fails if the client or the server does not start, or the login is refused.
     pub fn record(&self) -> Result<LoginRecord> {
         let server = LoginServer::start(LoginServerOptions::usual("9.7.4", PasswordPlugin::CachingSha2)?)?;
         let mut command = PackageHome::find(self.package)?.command(self.program)?;

@@ -38,7 +38,7 @@ impl Logs {
     /// Returns the samples of the repository.
     ///
     /// # Errors
-    /// Returns an error if a sample cannot be read.
+    /// Fails if a sample cannot be read.
     pub fn samples() -> Result<Self> {
         let root =
             Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the crate is not in a workspace")?;
@@ -48,7 +48,7 @@ impl Logs {
     /// Reads the logs of a directory: each `*.binlog`, and each directory with an index.
     ///
     /// # Errors
-    /// Returns an error if a log cannot be read.
+    /// Fails if a log cannot be read.
     pub fn read(directory: &Path) -> Result<Self> {
         let mut sets = Vec::new();
         let entries =

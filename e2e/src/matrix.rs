@@ -35,7 +35,7 @@ impl MatrixServer {
     ///
     /// # Errors
     ///
-    /// Returns an error if the server does not start, or refuses a statement.
+    /// Fails if the server does not start, or refuses a statement.
     pub fn of(package: TestPackage) -> Result<&'static Self> {
         let slot = *lock(&SLOTS).entry(package).or_insert_with(|| Box::leak(Box::default()));
         let mut slot = lock(slot);
@@ -69,7 +69,7 @@ impl MatrixServer {
     ///
     /// # Errors
     ///
-    /// Returns an error if the server does not start.
+    /// Fails if the server does not start.
     pub fn target(&self) -> Result<TestServer> {
         launch(self.package).option("--server-id=2").start()
     }
@@ -93,7 +93,7 @@ fn launch(package: TestPackage) -> Launch {
 ///
 /// # Errors
 ///
-/// Returns an error if a check fails on a server.
+/// Fails if a check fails on a server.
 pub fn check_each(
     packages: &[TestPackage],
     check: impl Fn(&'static MatrixServer) -> Result<()> + Sync,
@@ -236,7 +236,7 @@ pub fn changes_shown(text: &[u8]) -> [usize; 3] {
 ///
 /// # Errors
 ///
-/// Returns an error if mysqlbinlog refuses a log.
+/// Fails if mysqlbinlog refuses a log.
 pub fn shown_by(printer: TestPackage, logs: &[PathBuf]) -> Result<Vec<u8>> {
     let mut arguments = vec!["--no-defaults".to_owned(), "-v".to_owned()];
     arguments.push("--base64-output=decode-rows".to_owned());

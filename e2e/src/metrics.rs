@@ -33,7 +33,7 @@ impl ExpositionFormat {
 ///
 /// # Errors
 ///
-/// Returns an error if the server does not answer, or the answer violates HTTP or its format.
+/// Fails if the server does not answer, or the answer violates HTTP or its format.
 pub fn scraped(address: &str) -> Result<String> {
     scraped_as(address, ExpositionFormat::OpenMetrics)?;
     scraped_as(address, ExpositionFormat::Classic)
@@ -43,7 +43,7 @@ pub fn scraped(address: &str) -> Result<String> {
 ///
 /// # Errors
 ///
-/// Returns an error if the server does not answer.
+/// Fails if the server does not answer.
 pub fn status(port: u16, path: &str) -> Result<String> {
     Ok(answer(port, path)?.lines().next().context("the answer is empty")?.to_owned())
 }
@@ -52,7 +52,7 @@ pub fn status(port: u16, path: &str) -> Result<String> {
 ///
 /// # Errors
 ///
-/// Returns an error if the server does not answer.
+/// Fails if the server does not answer.
 pub fn answer(port: u16, path: &str) -> Result<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
     stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes())?;
@@ -80,7 +80,7 @@ fn scraped_as(address: &str, format: ExpositionFormat) -> Result<String> {
 ///
 /// # Errors
 ///
-/// Returns an error if a line violates a rule.
+/// Fails if a line violates a rule.
 pub fn check_format(text: &str, format: ExpositionFormat) -> Result<()> {
     let body = match format {
         ExpositionFormat::Classic => {
@@ -177,7 +177,7 @@ impl MetricFamily {
 ///
 /// # Errors
 ///
-/// Returns an error if the metric is missing.
+/// Fails if the metric is missing.
 pub fn number(metrics: &str, name: &str) -> Result<f64> {
     let lines =
         metrics.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.rsplit_once(' '));

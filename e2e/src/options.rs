@@ -40,7 +40,7 @@ pub const NOT_DRAWN: [(&str, &str); 3] = [
 /// Reads the options from the help of the real program.
 ///
 /// # Errors
-/// Returns an error if the program cannot be run, or its help has an unknown form.
+/// Fails if the program cannot be run, or its help has an unknown form.
 pub fn all() -> Result<Vec<Choice>> {
     let output = PackageHome::find(TestPackage::Mysql)?.mysqlbinlog(&["--no-defaults", "--help"], b"")?;
     let choices = parse(&String::from_utf8_lossy(&output.stdout))?;

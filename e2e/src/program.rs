@@ -50,7 +50,7 @@ impl Program {
     /// Runs the program to its end.
     ///
     /// # Errors
-    /// Returns an error if the program is not available, or cannot be started.
+    /// Fails if the program is not available, or cannot be started.
     pub fn run(self, arguments: &[String], surroundings: &Surroundings<'_>) -> Result<Outcome> {
         let mut command = self.command(surroundings.directory)?;
         command.args(arguments).current_dir(surroundings.directory);
@@ -90,7 +90,7 @@ impl Program {
 /// Returns the `bintide` under test: the path in `BINTIDE_BIN`, or else the program that cargo builds.
 ///
 /// # Errors
-/// Returns an error if cargo cannot build it.
+/// Fails if cargo cannot build it.
 pub fn bintide() -> Result<&'static Path> {
     static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let named = env::var_os("BINTIDE_BIN").map(PathBuf::from);

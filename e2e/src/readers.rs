@@ -11,7 +11,7 @@ use testkit::PythonEnvironment;
 ///
 /// # Errors
 ///
-/// Returns an error if the readers cannot be fetched, or the script fails.
+/// Fails if the readers cannot be fetched, or the script fails.
 pub fn read_back<A: AsRef<OsStr>>(script: &str, arguments: &[A]) -> Result<String> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("readers").join(script);
     let mut command = Command::new(PythonEnvironment::READERS.python()?);

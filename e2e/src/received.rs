@@ -14,7 +14,7 @@ use testkit::TestServer;
 ///
 /// # Errors
 ///
-/// Returns an error that names the first difference.
+/// Fails if there is a difference, with the first one.
 pub fn same_logs(server: &TestServer, directory: &Path) -> Result<()> {
     same_logs_read(server, directory, |log| Ok(fs::read(log)?))
 }
@@ -23,7 +23,7 @@ pub fn same_logs(server: &TestServer, directory: &Path) -> Result<()> {
 ///
 /// # Errors
 ///
-/// Returns the errors of [`same_logs`], and an error if a log is not encrypted.
+/// Fails if [`same_logs`] fails, or if a log is not encrypted.
 pub fn same_logs_encrypted(server: &TestServer, directory: &Path, keyring: &Path) -> Result<()> {
     let keyring = Arc::new(read_keyring(keyring)?);
     same_logs_read(server, directory, |log| {
@@ -41,7 +41,7 @@ pub fn same_logs_encrypted(server: &TestServer, directory: &Path, keyring: &Path
 ///
 /// # Errors
 ///
-/// Returns an error if the file cannot be written.
+/// Fails if the file cannot be written.
 pub fn write_keyring(path: &Path) -> Result<()> {
     let id = "MySQLReplicationKey_5ea5ca5e-0009-4000-8000-000000000009_1";
     let data = "0123456789ABCDEF".repeat(4);

@@ -22,7 +22,7 @@ pub struct DecodedRecord {
 ///
 /// # Errors
 ///
-/// Returns an error if the topics cannot be read, or a record cannot be decoded.
+/// Fails if the topics cannot be read, or a record cannot be decoded.
 pub fn read_decoded(broker: &KafkaBroker, registry: &RegistryServer) -> Result<Vec<DecodedRecord>> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("readers/topics.py");
     let mut command = Command::new(PythonEnvironment::KAFKA.python()?);
@@ -50,7 +50,7 @@ pub fn read_decoded(broker: &KafkaBroker, registry: &RegistryServer) -> Result<V
 ///
 /// # Errors
 ///
-/// Returns an error if a record is not JSON.
+/// Fails if a record is not JSON.
 pub fn without_resume(printed: &str) -> Result<String> {
     let mut kept = String::new();
     for line in printed.lines() {

@@ -110,7 +110,7 @@ impl RelaySoak {
     ///
     /// # Errors
     ///
-    /// Returns an error if one of them does not start.
+    /// Fails if one of them does not start.
     pub fn new() -> Result<Self> {
         let options = ["--max-binlog-size=1M", "--sync-binlog=1"];
         let source = relayed::source_launch(TestPackage::Mysql8_0).options(options).start()?;
@@ -155,7 +155,7 @@ impl RelaySoak {
     ///
     /// # Errors
     ///
-    /// Returns an error if a replica stops with an error or does not catch up, or if a relay does not start again.
+    /// Fails if a replica stops with an error or does not catch up, or if a relay does not start again.
     pub fn run(
         self,
         random: &mut SeededRandom,
@@ -170,7 +170,7 @@ impl RelaySoak {
     ///
     /// # Errors
     ///
-    /// As [`RelaySoak::run`].
+    /// Fails if [`RelaySoak::run`] fails.
     pub fn run_sequence(
         self,
         interruptions: &[RelayInterruption],

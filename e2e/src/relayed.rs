@@ -30,7 +30,7 @@ impl RelayProcess {
     ///
     /// # Errors
     ///
-    /// Returns an error if the relay does not start.
+    /// Fails if the relay does not start.
     pub fn start(logs: &Path, more: &[&str]) -> Result<Self> {
         let state = TempDir::new()?;
         let logs = logs.display().to_string();
@@ -43,7 +43,7 @@ impl RelayProcess {
     ///
     /// # Errors
     ///
-    /// Returns an error if the relay does not start.
+    /// Fails if the relay does not start.
     pub fn of(server: &TestServer) -> Result<Self> {
         Self::start(&index_of(server)?, &[])
     }
@@ -52,7 +52,7 @@ impl RelayProcess {
     ///
     /// # Errors
     ///
-    /// Returns an error if the relay does not start.
+    /// Fails if the relay does not start.
     pub fn run(&mut self, more: &[&str]) -> Result<()> {
         let mut command = Command::new(bintide()?);
         command.env_clear().args(["relay", &self.logs]).arg("--state").arg(self.state.path());
@@ -69,7 +69,7 @@ impl RelayProcess {
     ///
     /// # Errors
     ///
-    /// Returns an error if the relay does not start.
+    /// Fails if the relay does not start.
     pub fn with_metrics(logs: &Path, more: &[&str]) -> Result<(Self, u16)> {
         let http = free_port()?;
         let metrics = format!("--metrics=127.0.0.1:{http}");
@@ -80,7 +80,7 @@ impl RelayProcess {
     ///
     /// # Errors
     ///
-    /// Returns an error if the exit code is not the one of SIGINT.
+    /// Fails if the exit code is not the one of SIGINT.
     pub fn stop(&mut self) -> Result<()> {
         let running = self.running.take().context("the relay does not run")?;
         running.interrupt()?;
@@ -111,7 +111,7 @@ pub fn relay_address(port: u16) -> ServerAddress {
 ///
 /// # Errors
 ///
-/// Returns an error if the command fails.
+/// Fails if the command fails.
 pub fn add_account(accounts: &Path, name: &str, options: &[&str]) -> Result<()> {
     let mut add = Command::new(bintide()?);
     add.env_clear().args(["relay", "user", "add", name, "--no-password", "--accounts"]).arg(accounts);
@@ -125,7 +125,7 @@ pub fn add_account(accounts: &Path, name: &str, options: &[&str]) -> Result<()> 
 ///
 /// # Errors
 ///
-/// Returns an error if a command cannot be encoded.
+/// Fails if a command cannot be encoded.
 pub fn replica_packets(server_id: u32) -> Result<Vec<Vec<u8>>> {
     let capabilities = Capabilities::PROTOCOL_41
         | Capabilities::SECURE_CONNECTION
@@ -160,7 +160,7 @@ fn packet(sequence: u8, payload: &[u8]) -> Vec<u8> {
 ///
 /// # Errors
 ///
-/// Returns an error if the server has no logs.
+/// Fails if the server has no logs.
 pub fn index_of(server: &TestServer) -> Result<PathBuf> {
     Ok(server.binlogs()?.first().context("the server has no logs")?.with_extension("index"))
 }
@@ -169,7 +169,7 @@ pub fn index_of(server: &TestServer) -> Result<PathBuf> {
 ///
 /// # Errors
 ///
-/// Returns an error if the server does not start.
+/// Fails if the server does not start.
 pub fn source(package: TestPackage) -> Result<TestServer> {
     source_launch(package).start()
 }
@@ -186,7 +186,7 @@ pub fn source_launch(package: TestPackage) -> Launch {
 ///
 /// # Errors
 ///
-/// Returns an error if the server does not start.
+/// Fails if the server does not start.
 pub fn replica(package: TestPackage) -> Result<TestServer> {
     replica_launch(package, 2).start()
 }
@@ -235,7 +235,7 @@ pub enum ReplicaStartPoint {
 ///
 /// # Errors
 ///
-/// Returns an error if the replica refuses a statement.
+/// Fails if the replica refuses a statement.
 pub fn follow(replica: &TestServer, port: u16, start: ReplicaStartPoint) -> Result<()> {
     let is_new = replica.home().package() == TestPackage::Mysql;
     let mut options = vec![
@@ -265,7 +265,7 @@ pub fn follow(replica: &TestServer, port: u16, start: ReplicaStartPoint) -> Resu
 ///
 /// # Errors
 ///
-/// Returns an error if the replica stops with an error, or the data are still different after the timeout.
+/// Fails if the replica stops with an error, or the data are still different after the timeout.
 pub fn wait_for_equal(source: &TestServer, replica: &TestServer) -> Result<()> {
     let tables = source.sql(
         "select concat(table_schema, '.', table_name) from information_schema.tables \
@@ -296,7 +296,7 @@ pub fn wait_for_equal(source: &TestServer, replica: &TestServer) -> Result<()> {
 ///
 /// # Errors
 ///
-/// Returns an error if the query fails.
+/// Fails if the query fails.
 pub fn status(replica: &TestServer) -> Result<String> {
     let word = if replica.home().package() == TestPackage::Mysql { "replica" } else { "slave" };
     replica.sql(&format!("show {word} status"))
@@ -306,7 +306,7 @@ pub fn status(replica: &TestServer) -> Result<String> {
 ///
 /// # Errors
 ///
-/// Returns an error if the query fails.
+/// Fails if the query fails.
 pub fn error_of(replica: &TestServer) -> Result<Option<String>> {
     let status = status(replica)?;
     let fields: Vec<&str> = status.split('\t').collect();

@@ -41,7 +41,7 @@ pub const SCRIPTS: [&str; 13] = [
 ///
 /// # Errors
 ///
-/// Returns an error if the script cannot be read.
+/// Fails if the script cannot be read.
 pub fn script(name: &str) -> Result<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples").join(name).with_extension("sql");
     fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))
@@ -51,7 +51,7 @@ pub fn script(name: &str) -> Result<String> {
 ///
 /// # Errors
 ///
-/// Returns an error if the server does not start, or refuses a script.
+/// Fails if the server does not start, or refuses a script.
 pub fn source(launch: &Launch, scripts: &[&str]) -> Result<TestServer> {
     let source = launch.clone().option("--server-id=1").start()?;
     for script in scripts {
@@ -66,7 +66,7 @@ pub fn source(launch: &Launch, scripts: &[&str]) -> Result<TestServer> {
 ///
 /// # Errors
 ///
-/// Returns an error if the source refuses a statement.
+/// Fails if the source refuses a statement.
 pub fn run_what_is_killed(source: &TestServer, changes: usize, definitions: usize) -> Result<()> {
     source.sql("create database d; create table d.t (id int primary key auto_increment, n int)")?;
     source.sql(&"insert into d.t (n) values (1); update d.t set n = n + 1;".repeat(changes))?;
@@ -83,7 +83,7 @@ pub fn run_what_is_killed(source: &TestServer, changes: usize, definitions: usiz
 ///
 /// # Errors
 ///
-/// Returns an error if the server does not start.
+/// Fails if the server does not start.
 pub fn target(log: &str) -> Result<TestServer> {
     Launch::mysql().options(["--server-id=2", "--local-infile=1", log]).start()
 }
@@ -118,7 +118,7 @@ impl ReplayObserver for Quiet {
 ///
 /// # Errors
 ///
-/// Returns an error if the replay fails.
+/// Fails if the replay fails.
 pub fn replay_on(
     target: &dyn ReplayTarget,
     logs: &[PathBuf],
@@ -132,7 +132,7 @@ pub fn replay_on(
 ///
 /// # Errors
 ///
-/// Returns an error if the replay fails.
+/// Fails if the replay fails.
 pub fn replay_to(logs: &[PathBuf], socket: &Path, options: &ReplayOptions) -> Result<ReplayReport> {
     let text = format!("mysql://root@localhost/?socket={}", socket.display());
     replay_on(&MysqlTarget::open(ServerAddress::parse(&text)?)?, logs, options)
@@ -142,7 +142,7 @@ pub fn replay_to(logs: &[PathBuf], socket: &Path, options: &ReplayOptions) -> Re
 ///
 /// # Errors
 ///
-/// Returns an error if the last run fails.
+/// Fails if the last run fails.
 pub fn kill_and_go_on(
     command: impl Fn() -> Result<Command>,
     pauses: impl IntoIterator<Item = u64>,
@@ -167,7 +167,7 @@ pub fn kill_and_go_on(
 ///
 /// # Errors
 ///
-/// Returns an error if a query fails.
+/// Fails if a query fails.
 pub fn tables(server: &TestServer) -> Result<Vec<String>> {
     let tables = server.sql(
         "select concat('`', replace(table_schema, '`', '``'), '`.`', replace(table_name, '`', '``'), '`')
@@ -184,7 +184,7 @@ pub fn tables(server: &TestServer) -> Result<Vec<String>> {
 ///
 /// # Errors
 ///
-/// Returns an error if the query fails.
+/// Fails if the query fails.
 pub fn checksum(server: &TestServer, table: &str) -> Result<String> {
     server.sql(&format!("checksum table {table}"))
 }
@@ -193,7 +193,7 @@ pub fn checksum(server: &TestServer, table: &str) -> Result<String> {
 ///
 /// # Errors
 ///
-/// Returns an error if a query fails.
+/// Fails if a query fails.
 pub fn checksums(server: &TestServer) -> Result<Vec<String>> {
     tables(server)?.iter().map(|table| checksum(server, table)).collect()
 }
@@ -202,7 +202,7 @@ pub fn checksums(server: &TestServer) -> Result<Vec<String>> {
 ///
 /// # Errors
 ///
-/// Returns an error if the query fails.
+/// Fails if the query fails.
 pub fn executed(server: &TestServer) -> Result<String> {
     Ok(server.sql("select replace(@@global.gtid_executed, '\\n', '')")?.trim().to_owned())
 }
@@ -211,7 +211,7 @@ pub fn executed(server: &TestServer) -> Result<String> {
 ///
 /// # Errors
 ///
-/// Returns an error if one of these does not hold.
+/// Fails if one of these does not hold.
 pub fn ends_equal(source: &TestServer, target: &TestServer) -> Result<()> {
     let (ours, theirs) = (checksums(target)?, checksums(source)?);
     ensure!(theirs.len() > 1, "the source has too few tables");

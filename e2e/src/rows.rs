@@ -37,7 +37,7 @@ pub struct Change {
 /// Returns every row change in a log.
 ///
 /// # Errors
-/// Returns an error if an event cannot be decoded.
+/// Fails if an event cannot be decoded.
 pub fn read(log: &Path, flavour: Flavour) -> Result<Vec<Change>> {
     let bytes = fs::read(log).with_context(|| format!("could not read {}", log.display()))?;
     let mut rest = bytes.strip_prefix(&MAGIC).context("not a plain log")?;

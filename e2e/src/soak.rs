@@ -133,7 +133,7 @@ impl SoakArguments {
     ///
     /// # Errors
     ///
-    /// Returns an error if they are not two numbers.
+    /// Fails if they are not two numbers.
     pub fn read() -> Result<Self> {
         let numbers: Vec<u64> = env::args().skip(1).map(|text| text.parse()).collect::<Result<_, _>>()?;
         let [minutes, seed] = numbers[..] else {
@@ -162,7 +162,7 @@ impl Soak {
     /// Starts the servers, with these options for `bintide replay`.
     ///
     /// # Errors
-    /// Returns an error if a server does not start.
+    /// Fails if a server does not start.
     pub fn new(options: &[&str]) -> Result<Self> {
         let source = Launch::mysql().option("--max-binlog-size=1M").start()?;
         let target = replays::target("--skip-log-bin")?;
@@ -184,8 +184,8 @@ impl Soak {
     /// until the target catches up, and compares.
     ///
     /// # Errors
-    /// Returns an error if bintide ends without a fault, if the target does not catch up, or if it differs from the
-    /// source at the end.
+    /// Fails if bintide ends without a fault, if the target does not catch up, or if it differs from the source at the
+    /// end.
     pub fn run(
         mut self,
         random: &mut SeededRandom,

@@ -29,7 +29,7 @@ impl TestListener {
     ///
     /// # Errors
     ///
-    /// Returns an error if no port is free.
+    /// Fails if no port is free.
     pub fn start(serve: impl Fn(TcpStream) -> io::Result<()> + Send + Sync + 'static) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         listener.set_nonblocking(true)?;

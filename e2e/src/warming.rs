@@ -39,7 +39,7 @@ pub struct Warming {
 ///
 /// # Errors
 ///
-/// Returns an error if a server does not start, or the source refuses a statement.
+/// Fails if a server does not start, or the source refuses a statement.
 pub fn pair(source: &Launch, replica: &Launch, sql: &str) -> Result<(TestServer, TestServer)> {
     let source = source.start()?;
     source.sql(sql)?;
@@ -58,7 +58,7 @@ pub fn pair(source: &Launch, replica: &Launch, sql: &str) -> Result<(TestServer,
 ///
 /// # Errors
 ///
-/// Returns an error if a server refuses a statement.
+/// Fails if a server refuses a statement.
 pub fn leave_behind(source: &TestServer, replica: &mut TestServer, sql: &str) -> Result<PathBuf> {
     replica.sql("stop replica sql_thread")?;
     source.sql(sql)?;
@@ -72,7 +72,7 @@ pub fn leave_behind(source: &TestServer, replica: &mut TestServer, sql: &str) ->
 ///
 /// # Errors
 ///
-/// Returns an error if the replica has not received them after the timeout.
+/// Fails if the replica has not received them after the timeout.
 pub fn wait_until_received(source: &TestServer, replica: &TestServer) -> Result<()> {
     let all = source.sql("select @@gtid_executed")?;
     let received = format!(
@@ -87,7 +87,7 @@ pub fn wait_until_received(source: &TestServer, replica: &TestServer) -> Result<
 ///
 /// # Errors
 ///
-/// Returns an error if the replica has not applied them after the timeout, or reports an error.
+/// Fails if the replica has not applied them after the timeout, or reports an error.
 pub fn wait_until_applied(source: &TestServer, replica: &TestServer) -> Result<()> {
     let all = source.sql("select @@gtid_executed")?;
     let applied = format!("select gtid_subset('{}', @@global.gtid_executed)", all.trim().replace('\n', ""));
@@ -105,7 +105,7 @@ pub fn wait_until_applied(source: &TestServer, replica: &TestServer) -> Result<(
 ///
 /// # Errors
 ///
-/// Returns an error if the replica does not start.
+/// Fails if the replica does not start.
 pub fn cold(data: &Path, more: &[&str]) -> Result<TestServer> {
     cold_as(&Launch::mysql(), data, more)
 }
@@ -114,7 +114,7 @@ pub fn cold(data: &Path, more: &[&str]) -> Result<TestServer> {
 ///
 /// # Errors
 ///
-/// Returns an error if the replica does not start.
+/// Fails if the replica does not start.
 pub fn cold_as(launch: &Launch, data: &Path, more: &[&str]) -> Result<TestServer> {
     launch.clone().options(REPLICA).options(more.iter().copied()).data(data).start()
 }
@@ -123,7 +123,7 @@ pub fn cold_as(launch: &Launch, data: &Path, more: &[&str]) -> Result<TestServer
 ///
 /// # Errors
 ///
-/// Returns an error if the query fails.
+/// Fails if the query fails.
 pub fn pages_cached(server: &TestServer, index: &str) -> Result<u64> {
     let pages = server.sql(&format!(
         "select ifnull(sum(c.n_cached_pages), 0) from information_schema.innodb_cached_indexes c
@@ -138,7 +138,7 @@ pub fn pages_cached(server: &TestServer, index: &str) -> Result<u64> {
 ///
 /// # Errors
 ///
-/// Returns an error if the query fails.
+/// Fails if the query fails.
 pub fn pages_by_applier(replica: &TestServer) -> Result<u64> {
     let pages = replica.sql(
         "select ifnull(sum(w.count_star), 0) from performance_schema.threads t
@@ -154,7 +154,7 @@ impl Warming {
     ///
     /// # Errors
     ///
-    /// Returns an error if it does not start.
+    /// Fails if it does not start.
     pub fn begin(replica: &TestServer, user: &str, more: &[&str]) -> Result<Self> {
         let mut command = command(replica, user)?;
         command.args(["--json", "--metrics", "127.0.0.1:0"]).args(more);
@@ -172,7 +172,7 @@ impl Warming {
     ///
     /// # Errors
     ///
-    /// Returns an error if the metric cannot be read.
+    /// Fails if the metric cannot be read.
     pub fn figure(&self, name: &str) -> Result<u64> {
         Ok(number(&scraped(&self.address)?, &format!("bintide_warm_{name}"))? as u64)
     }
@@ -181,7 +181,7 @@ impl Warming {
     ///
     /// # Errors
     ///
-    /// Returns an error if a metric cannot be read.
+    /// Fails if a metric cannot be read.
     pub fn searches(&self) -> Result<u64> {
         Ok(self.figure("touches_total")? + self.figure("repeated_total")?)
     }
@@ -190,7 +190,7 @@ impl Warming {
     ///
     /// # Errors
     ///
-    /// Returns an error if this does not happen before the timeout.
+    /// Fails if this does not happen before the timeout.
     pub fn wait_for(&self, rows: u64) -> Result<()> {
         wait_until("the last search", || {
             let sheet = scraped(&self.address)?;
@@ -204,7 +204,7 @@ impl Warming {
     ///
     /// # Errors
     ///
-    /// Returns an error if the process has ended.
+    /// Fails if the process has ended.
     pub fn signal(&self, signal: Signal) -> Result<()> {
         let child = self.child.as_ref().context("bintide warm has ended")?;
         Ok(kill(Pid::from_raw(i32::try_from(child.id())?), signal)?)
@@ -214,7 +214,7 @@ impl Warming {
     ///
     /// # Errors
     ///
-    /// Returns an error if the exit code is not the one of SIGINT.
+    /// Fails if the exit code is not the one of SIGINT.
     pub fn end(self) -> Result<Value> {
         self.signal(Signal::SIGINT)?;
         self.report(130)
@@ -224,7 +224,7 @@ impl Warming {
     ///
     /// # Errors
     ///
-    /// Returns an error if the exit code is not 0.
+    /// Fails if the exit code is not 0.
     pub fn ended(self) -> Result<Value> {
         self.report(0)
     }
@@ -233,7 +233,7 @@ impl Warming {
     ///
     /// # Errors
     ///
-    /// Returns an error if the state of the process cannot be read.
+    /// Fails if the state of the process cannot be read.
     pub fn is_running(&mut self) -> Result<bool> {
         Ok(self.child.as_mut().context("bintide warm has ended")?.try_wait()?.is_none())
     }
@@ -272,7 +272,7 @@ pub fn has_no_errors(report: &Value) -> bool {
 ///
 /// # Errors
 ///
-/// Returns an error if bintide cannot be built.
+/// Fails if bintide cannot be built.
 pub fn command(replica: &TestServer, user: &str) -> Result<Command> {
     let mut command = Command::new(bintide()?);
     command.env_clear().args(["warm", "--user", user, "--socket"]).arg(replica.socket());

@@ -32,7 +32,7 @@ pub const MESSAGES: &str = "messages.txt";
 /// Compares a file of the snapshot with the text that the program and the sources have now, or writes it.
 ///
 /// # Errors
-/// Returns an error if they differ, or a file cannot be read or written.
+/// Fails if they differ, or a file cannot be read or written.
 pub fn check(name: &str, now: &str) -> Result<()> {
     let path = words_directory().join(name);
     if is_written() {
@@ -57,7 +57,7 @@ pub fn is_written() -> bool {
 /// Reads a file of the snapshot.
 ///
 /// # Errors
-/// Returns an error if the file cannot be read.
+/// Fails if the file cannot be read.
 pub fn read(name: &str) -> Result<String> {
     let path = words_directory().join(name);
     fs::read_to_string(&path).with_context(|| format!("could not read {}", path.display()))
@@ -100,7 +100,7 @@ impl Stage {
     /// Creates the directories, and links the program.
     ///
     /// # Errors
-    /// Returns an error if bintide does not build, or a directory cannot be created.
+    /// Fails if bintide does not build, or a directory cannot be created.
     pub fn new() -> Result<Self> {
         let scratch = TempDir::new()?;
         for name in ["bin", "home", "tmp"] {
@@ -168,7 +168,7 @@ const PATTERNS: &[(&str, &str)] = &[
 /// Fails if an example is missing for one of these commands.
 ///
 /// # Errors
-/// Returns an error if `messages.txt` has no section for a command.
+/// Fails if `messages.txt` has no section for a command.
 pub fn check_sections(commands: &[String], messages: &str) -> Result<()> {
     let sections: Vec<&str> = messages.lines().filter_map(|line| line.strip_prefix("## ")).collect();
     for command in commands {

@@ -48,7 +48,7 @@ const OPTIONS: [&[&str]; 9] = [
 /// Runs a workload on a new server and writes its logs, and the SQL, to `directory/NAME`.
 ///
 /// # Errors
-/// Returns an error if the server does not start, or too many statements fail.
+/// Fails if the server does not start, or too many statements fail.
 pub fn record(seed: u64, name: &str, directory: &Path) -> Result<()> {
     let mut server = record_on(seed, name, directory)?;
     let target = directory.join(name);
@@ -64,7 +64,7 @@ pub fn record(seed: u64, name: &str, directory: &Path) -> Result<()> {
 /// Runs a workload on a new server, writes the SQL to `directory/NAME`, and returns the server.
 ///
 /// # Errors
-/// Returns the errors of [`record`].
+/// Fails if [`record`] fails.
 pub fn record_on(seed: u64, name: &str, directory: &Path) -> Result<TestServer> {
     record_some_on(seed, name, directory, &[], |line| Some(line.to_owned()))
 }
@@ -73,7 +73,7 @@ pub fn record_on(seed: u64, name: &str, directory: &Path) -> Result<TestServer> 
 /// replace each statement.
 ///
 /// # Errors
-/// Returns the errors of [`record`].
+/// Fails if [`record`] fails.
 pub fn record_some_on(
     seed: u64,
     name: &str,
@@ -92,7 +92,7 @@ pub fn record_some_on(
 /// sends UTF-8 regardless of SET NAMES, and a column's character set may lack a character.
 ///
 /// # Errors
-/// Returns the errors of [`record`].
+/// Fails if [`record`] fails.
 pub fn record_rows_on(seed: u64, name: &str, directory: &Path) -> Result<TestServer> {
     let mut random = SeededRandom::new(seed);
     let mut options: Vec<&str> = OPTIONS.iter().map(|several| *random.pick(several)).collect();
@@ -133,7 +133,7 @@ fn run_on(
 ///
 /// # Errors
 ///
-/// Returns an error if the client cannot be run, or the server crashes.
+/// Fails if the client cannot be run, or the server crashes.
 pub fn run(server: &TestServer, directory: &Path, sql: &str) -> Result<usize> {
     let mut command = server.client().command()?;
     command.args(["--batch", "--force", "--binary-mode", "--local-infile=1"]).current_dir(directory);

@@ -33,7 +33,7 @@ pub fn seeds(target: &Target, samples: &[Sample]) -> Vec<Vec<u8>> {
 ///
 /// # Errors
 ///
-/// Returns an error if the directory cannot be read.
+/// Fails if the directory cannot be read.
 pub fn samples() -> io::Result<Vec<Sample>> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples");
     let mut samples = Vec::new();
@@ -54,7 +54,7 @@ pub fn samples() -> io::Result<Vec<Sample>> {
 ///
 /// # Errors
 ///
-/// Returns an error if a file cannot be read.
+/// Fails if a file cannot be read.
 pub fn findings(target: &Target) -> io::Result<Vec<(PathBuf, Vec<u8>)>> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("findings").join(target.name);
     if !directory.exists() {

@@ -43,7 +43,8 @@ const DICTIONARY_ITEMS: u64 = 96;
 ///
 /// # Errors
 ///
-/// No level is given; a log cannot be read or decoded; a log is from MariaDB. An open or torn end of a log is no error.
+/// Fails if no level is given, if a log cannot be read or decoded, or if a log is from MariaDB. An open or torn end of
+/// a log is no error.
 pub fn advise(
     sources: &[LogSource<'_>],
     settings: &AdviseSettings,

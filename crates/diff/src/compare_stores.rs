@@ -34,7 +34,7 @@ const WATCH_INTERVAL: Duration = Duration::from_millis(50);
 ///
 /// # Errors
 ///
-/// If a log cannot be read or is corrupt, or if `on_progress` breaks.
+/// Fails if a log cannot be read or is corrupt, or if `on_progress` breaks.
 pub fn compare_stores(
     settings: &DiffSettings,
     on_progress: &mut dyn FnMut(u64) -> ControlFlow<()>,

@@ -87,7 +87,7 @@ pub(crate) type PieceSink<'t> = &'t mut dyn FnMut(PieceContent, usize) -> Result
 ///
 /// # Errors
 ///
-/// The errors of `take`. Damage in the log is a piece: [`PieceContent::Unreadable`].
+/// Fails if `take` fails. Damage in the log is a piece: [`PieceContent::Unreadable`].
 pub(crate) fn read_pieces(
     reader: LogReader,
     mut log: u32,

@@ -126,7 +126,7 @@ impl EventSelection {
     ///
     /// # Errors
     ///
-    /// If a condition names a column, but the log has no column names.
+    /// Fails if a condition names a column, but the log has no column names.
     pub(crate) fn row_test(&self, table: &Table) -> Result<Option<RowTest<'_>>, OutputRefusal> {
         match self.conditions.is_empty() {
             true => Ok(None),

@@ -51,8 +51,8 @@ const IN_FLIGHT_MAX: usize = 32 << 20;
 ///
 /// # Errors
 ///
-/// If a log cannot be read, is corrupt, or is torn although not in use, or if `out` cannot be written. The lines before
-/// the error have been written.
+/// Fails if a log cannot be read, is corrupt, or is torn although not in use, or if `out` cannot be written. The lines
+/// before the error have been written.
 pub fn list(settings: &ListSettings, out: &mut dyn Write) -> Result<Vec<logs::LogError>, ListError> {
     if put(out, settings.format.header_line())?.is_break() {
         return Ok(Vec::new());

@@ -79,7 +79,7 @@ impl RowCondition {
     ///
     /// # Errors
     ///
-    /// If there is no `=`, no column before it, or an invalid column number.
+    /// Fails if there is no `=`, no column before it, or an invalid column number.
     pub fn new(text: &str) -> Result<Self, ConditionError> {
         let error = || ConditionError { text: text.to_owned() };
         let (column, value) = text.split_once('=').ok_or_else(error)?;
@@ -390,7 +390,7 @@ impl<'c> RowTest<'c> {
     ///
     /// # Errors
     ///
-    /// If a compared value cannot be decoded.
+    /// Fails if a compared value cannot be decoded.
     pub fn passes(&self, row: &RowChange<'_, '_>, format: &EventFormat) -> Result<bool, DecodeError> {
         let mut untested = 0;
         for image in [&row.before, &row.after].into_iter().flatten() {

@@ -26,7 +26,7 @@ impl AccountGrants {
     ///
     /// # Errors
     ///
-    /// If the server refuses the query.
+    /// Fails if the server refuses the query.
     pub(crate) fn query(connection: &mut SqlConnection) -> Result<Self, servers::ConnectionError> {
         let mut question = "SHOW GRANTS".to_owned();
         // MySQL lists the privileges of roles only if the statement names the roles, in backquotes. MariaDB always

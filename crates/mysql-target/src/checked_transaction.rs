@@ -47,7 +47,7 @@ impl CheckedTransaction {
     ///
     /// # Errors
     ///
-    /// If the server cannot be reached or read.
+    /// Fails if the server cannot be reached or read.
     pub fn begin(address: &ServerAddress) -> Result<Self, TargetFailure> {
         let mut connection = SqlConnection::open(address).map_err(server_failure)?;
         let facts = ServerFacts::query(&mut connection).map_err(server_failure)?;
@@ -76,8 +76,8 @@ impl CheckedTransaction {
     ///
     /// # Errors
     ///
-    /// If an event cannot be decoded, a table cannot be changed by statements, or the server refuses a statement for
-    /// another reason.
+    /// Fails if an event cannot be decoded, a table cannot be changed by statements, or the server refuses a statement
+    /// for another reason.
     pub fn write(&mut self, rows: &RowEvents) -> Result<Vec<RowConflict>, TargetFailure> {
         self.writer.write(rows, &mut self.session)?;
         let conflicts = self.writer.take_conflicts().into_iter();
@@ -88,7 +88,7 @@ impl CheckedTransaction {
     ///
     /// # Errors
     ///
-    /// If the server refuses, or the connection is lost. After a lost connection, the changes may be committed.
+    /// Fails if the server refuses, or the connection is lost. After a lost connection, the changes may be committed.
     pub fn commit(mut self) -> Result<(), TargetFailure> {
         self.session.connection.ignore_cancel();
         self.session.connection.run("COMMIT").map_err(server_failure)
@@ -98,7 +98,7 @@ impl CheckedTransaction {
     ///
     /// # Errors
     ///
-    /// If the connection is lost. The server then rolls them back by itself.
+    /// Fails if the connection is lost. The server then rolls them back by itself.
     pub fn roll_back(mut self) -> Result<(), TargetFailure> {
         self.session.connection.run("ROLLBACK").map_err(server_failure)
     }

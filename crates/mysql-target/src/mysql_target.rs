@@ -76,7 +76,7 @@ impl MysqlTarget {
     ///
     /// # Errors
     ///
-    /// The errors of [`MysqlTarget::open_as`].
+    /// Fails if [`MysqlTarget::open_as`] fails.
     pub fn open(address: ServerAddress) -> Result<Self, ReplayError> {
         Self::open_as(address, ApplyAs::Auto)
     }
@@ -86,7 +86,8 @@ impl MysqlTarget {
     ///
     /// # Errors
     ///
-    /// The server cannot be reached, another replay uses the server, or the server lacks something that a replay needs.
+    /// Fails if the server cannot be reached, another replay uses the server, or the server lacks something that a
+    /// replay needs.
     pub fn open_as(address: ServerAddress, apply_as: ApplyAs) -> Result<Self, ReplayError> {
         let mut control =
             SqlConnection::open(&address).map_err(|error| server_failure(error).into_error(LOG_IN))?;
@@ -138,7 +139,7 @@ impl MysqlTarget {
     ///
     /// # Errors
     ///
-    /// The target has no binary log or no GTIDs, or the account may not set `gtid_next` and `sql_log_bin`.
+    /// Fails if the target has no binary log or no GTIDs, or the account may not set `gtid_next` and `sql_log_bin`.
     pub fn with_source_gtids(mut self) -> Result<Self, ReplayError> {
         if !self.facts.log_bin || !self.has_gtids() {
             return Err(ReplayError::Refused(
@@ -198,7 +199,7 @@ impl MysqlTarget {
     ///
     /// # Errors
     ///
-    /// The server refuses the statement.
+    /// Fails if the server refuses the statement.
     pub fn set_source(&self, writer: u32) -> Result<(), ReplayError> {
         let statement = format!("UPDATE {PROGRESS_TABLE} SET source = {writer} WHERE stream = 1");
         let result = self.control().and_then(|mut control| control.run(&statement).map_err(server_failure));
@@ -209,7 +210,7 @@ impl MysqlTarget {
     ///
     /// # Errors
     ///
-    /// The server refuses the statement.
+    /// Fails if the server refuses the statement.
     pub fn drop_progress(self) -> Result<(), ReplayError> {
         let result = self
             .control()

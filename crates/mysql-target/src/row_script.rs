@@ -45,7 +45,7 @@ impl RowScript {
     ///
     /// # Errors
     ///
-    /// If the server cannot be reached.
+    /// Fails if the server cannot be reached.
     pub fn new(server: Option<&ServerAddress>) -> Result<Self, TargetFailure> {
         let server = server.map(SqlConnection::open).transpose().map_err(server_failure)?;
         let session =
@@ -62,7 +62,7 @@ impl RowScript {
     ///
     /// # Errors
     ///
-    /// If an event cannot be decoded, or the columns of its table are unknown.
+    /// Fails if an event cannot be decoded, or the columns of its table are unknown.
     pub fn append(&mut self, rows: &RowEvents, out: &mut String) -> Result<(), TargetFailure> {
         self.writer.write(rows, &mut self.session)?;
         out.push_str(&std::mem::take(&mut self.session.text));

@@ -28,7 +28,7 @@ impl ServerReader {
     ///
     /// # Errors
     ///
-    /// The server cannot be reached or read.
+    /// Fails if the server cannot be reached or read.
     pub fn open(address: &ServerAddress) -> Result<Self, ReplayError> {
         Self::connect(address).map_err(|failure| failure.into_error("open the server and the target"))
     }

@@ -66,7 +66,7 @@ impl TargetInspector {
     ///
     /// # Errors
     ///
-    /// The server cannot be reached, or does not answer.
+    /// Fails if the server cannot be reached, or does not answer.
     pub fn connect(address: &ServerAddress) -> Result<Self, ReplayError> {
         let mut connection =
             SqlConnection::open(address).map_err(|error| server_failure(error).into_error(LOG_IN))?;
@@ -118,7 +118,7 @@ impl TargetInspector {
     ///
     /// # Errors
     ///
-    /// The server does not answer.
+    /// Fails if the server does not answer.
     pub fn findings(
         &mut self,
         survey: &LogSurvey,

@@ -107,7 +107,7 @@ pub fn presettable_options() -> impl Iterator<Item = &'static str> {
 ///
 /// # Errors
 ///
-/// If standard output is closed.
+/// Fails if standard output is closed.
 pub fn run_here(
     dialect: DumpDialect,
     args: impl IntoIterator<Item = OsString>,

@@ -27,7 +27,7 @@ impl InputLogFile {
     ///
     /// # Errors
     ///
-    /// If the file cannot be opened or read, or the keyring cannot decrypt the log.
+    /// Fails if the file cannot be opened or read, or the keyring cannot decrypt the log.
     pub(crate) fn open(name: &[u8], keyring: Option<&Keyring>) -> Result<(Self, Vec<u8>), ReadError> {
         let file = File::open(Path::new(OsStr::from_bytes(name))).map_err(ReadError::Open)?;
         let mut log = Self::new(file).map_err(ReadError::Open)?;

@@ -10,14 +10,14 @@ pub trait ListProvider {
     ///
     /// # Errors
     ///
-    /// If the text is not a condition; the error is the message.
+    /// Fails if the text is not a condition; the error is the message.
     fn add_condition(&mut self, condition: &str) -> Result<String, String>;
 
     /// Returns the writer of the requested list; `None` for mysqlbinlog's text.
     ///
     /// # Errors
     ///
-    /// If the switches exclude each other; the error is the message.
+    /// Fails if the switches exclude each other; the error is the message.
     fn writer(&mut self, switches: ListSwitches) -> Result<Option<Box<dyn ListWriter>>, String>;
 }
 
@@ -30,7 +30,7 @@ pub trait ListWriter {
     ///
     /// # Errors
     ///
-    /// If a log cannot be read or is damaged, or if `output` cannot be written.
+    /// Fails if a log cannot be read or is damaged, or if `output` cannot be written.
     fn write(
         &self,
         settings: &CommonSettings,

@@ -6,35 +6,35 @@ pub trait ServerAccess {
     ///
     /// # Errors
     ///
-    /// If the server cannot be reached, or refuses the account.
+    /// Fails if the server cannot be reached, or refuses the account.
     fn connect(&mut self, connection: &RemoteServerOptions) -> Result<(), String>;
 
     /// Runs a statement, and returns the first value of its first row; empty if there is none.
     ///
     /// # Errors
     ///
-    /// If the server refuses the statement, or the connection is lost.
+    /// Fails if the server refuses the statement, or the connection is lost.
     fn query(&mut self, sql: &str) -> Result<Vec<u8>, String>;
 
     /// Requests a log.
     ///
     /// # Errors
     ///
-    /// If the connection is lost.
+    /// Fails if the connection is lost.
     fn request_log(&mut self, log: &LogRequest<'_>) -> Result<(), String>;
 
     /// Returns whether the next event has arrived.
     ///
     /// # Errors
     ///
-    /// If the connection is lost.
+    /// Fails if the connection is lost.
     fn has_more(&mut self) -> Result<bool, String>;
 
     /// Returns the next event; `None` at the end.
     ///
     /// # Errors
     ///
-    /// If the server reports an error, or the connection is lost.
+    /// Fails if the server reports an error, or the connection is lost.
     fn next(&mut self) -> Result<Option<&[u8]>, String>;
 }
 

@@ -92,7 +92,7 @@ pub struct ReadFailure;
 ///
 /// # Errors
 ///
-/// A required file is missing, or a file has a syntax error.
+/// Fails if a required file is missing, or a file has a syntax error.
 pub fn read(
     choice: &mut FileChoice,
     groups: &[&str],

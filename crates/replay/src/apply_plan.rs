@@ -182,7 +182,7 @@ impl ApplyPlan {
     ///
     /// # Errors
     ///
-    /// If an event cannot be decoded or applied.
+    /// Fails if an event cannot be decoded or applied.
     pub fn of(source: &SourceTransaction, opener: &mut PayloadOpener) -> Result<Self, ApplyPlanError> {
         Self::with_memory_limit(source, opener, usize::MAX)
     }
@@ -192,7 +192,7 @@ impl ApplyPlan {
     ///
     /// # Errors
     ///
-    /// The errors of [`ApplyPlan::of`]. Also fails if a temporary file cannot be written.
+    /// Fails if [`ApplyPlan::of`] fails, or if a temporary file cannot be written.
     pub fn with_memory_limit(
         source: &SourceTransaction,
         opener: &mut PayloadOpener,

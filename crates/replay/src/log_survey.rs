@@ -81,7 +81,7 @@ impl LogSurvey {
     ///
     /// # Errors
     ///
-    /// If the selection or the saved progress names a log that is not given.
+    /// Fails if the selection or the saved progress names a log that is not given.
     pub fn of(
         source: &mut TransactionSource,
         selection: &TransactionSelection,

@@ -20,14 +20,14 @@ pub trait ReplayTarget: Sync {
     ///
     /// # Errors
     ///
-    /// If the target cannot be read.
+    /// Fails if the target cannot be read.
     fn applied(&self) -> Result<AppliedState, TargetFailure>;
 
     /// Opens another session, in which transactions are applied one after the other.
     ///
     /// # Errors
     ///
-    /// If the target refuses.
+    /// Fails if the target refuses.
     fn session(&self) -> Result<Box<dyn TargetSession>, TargetFailure>;
 
     /// Returns a table of the target, by its name in the log. `None` if the table does not exist or is unknown: replay
@@ -35,7 +35,7 @@ pub trait ReplayTarget: Sync {
     ///
     /// # Errors
     ///
-    /// If the target cannot be read.
+    /// Fails if the target cannot be read.
     fn definition(
         &self,
         database: &[u8],
@@ -51,7 +51,7 @@ pub trait ReplayTarget: Sync {
     ///
     /// # Errors
     ///
-    /// If the target cannot be read.
+    /// Fails if the target cannot be read.
     fn settle(&self, intent: &StatementIntent) -> Result<IntentOutcome, TargetFailure>;
 
     /// Saves progress without other changes, and clears the announcement. Called after an announced statement turned
@@ -59,7 +59,7 @@ pub trait ReplayTarget: Sync {
     ///
     /// # Errors
     ///
-    /// If the target refuses.
+    /// Fails if the target refuses.
     fn save(&self, progress: &ReplayProgress) -> Result<(), TargetFailure>;
 
     /// Records that all transactions in `progress` are committed: the target may update its own records. Returns the
@@ -68,7 +68,7 @@ pub trait ReplayTarget: Sync {
     ///
     /// # Errors
     ///
-    /// If the target refuses.
+    /// Fails if the target refuses.
     fn checkpoint(&self, progress: &ReplayProgress) -> Result<AppliedState, TargetFailure>;
 }
 
@@ -109,7 +109,7 @@ pub trait TargetSession: Send {
     ///
     /// # Errors
     ///
-    /// If the target only commits in order.
+    /// Fails if the target only commits in order.
     fn save_apart(&mut self, part: usize) -> Result<(), TargetFailure> {
         let _ = part;
         Err(TargetFailure::refused(
@@ -122,7 +122,7 @@ pub trait TargetSession: Send {
     ///
     /// # Errors
     ///
-    /// If the target writes a binary log, and there is no GTID.
+    /// Fails if the target writes a binary log, and there is no GTID.
     fn set_gtids(&mut self, gtids: &[Gtid]) -> Result<(), TargetFailure> {
         let _ = gtids;
         Ok(())
@@ -132,7 +132,7 @@ pub trait TargetSession: Send {
     ///
     /// # Errors
     ///
-    /// If the target refuses.
+    /// Fails if the target refuses.
     fn begin(&mut self) -> Result<(), TargetFailure>;
 
     /// Announces row changes of this format in the transaction just begun. Called right after `begin` if a statement
@@ -140,7 +140,7 @@ pub trait TargetSession: Send {
     ///
     /// # Errors
     ///
-    /// If the target refuses.
+    /// Fails if the target refuses.
     fn expect_rows(&mut self, _format: &Arc<EventFormat>) -> Result<(), TargetFailure> {
         Ok(())
     }
@@ -151,7 +151,7 @@ pub trait TargetSession: Send {
     ///
     /// # Errors
     ///
-    /// If the target refuses.
+    /// Fails if the target refuses.
     fn announce(
         &mut self,
         intent: StatementIntent,
@@ -162,21 +162,21 @@ pub trait TargetSession: Send {
     ///
     /// # Errors
     ///
-    /// If the target refuses.
+    /// Fails if the target refuses.
     fn apply_rows(&mut self, context: &SessionVariables, rows: &RowEvents) -> Result<(), TargetFailure>;
 
     /// Runs a statement with all its inputs.
     ///
     /// # Errors
     ///
-    /// If the target refuses, or the statement ends with another result than on the source.
+    /// Fails if the target refuses, or the statement ends with another result than on the source.
     fn run_statement(&mut self, statement: &SourceStatement) -> Result<(), TargetFailure>;
 
     /// Waits until all changes so far are made: only the commit is left.
     ///
     /// # Errors
     ///
-    /// If a change was refused.
+    /// Fails if a change was refused.
     fn flush(&mut self) -> Result<(), TargetFailure>;
 
     /// Makes the changes that are not made yet, saves progress and commits, all in one request. Called in place of
@@ -192,8 +192,8 @@ pub trait TargetSession: Send {
     ///
     /// # Errors
     ///
-    /// If the target refuses. After a lost session, only [`ReplayTarget::applied`] shows whether the transaction was
-    /// committed.
+    /// Fails if the target refuses. After a lost session, only [`ReplayTarget::applied`] shows whether the transaction
+    /// was committed.
     fn commit(
         &mut self,
         progress: &ReplayProgress,
@@ -216,7 +216,7 @@ pub trait TargetSession: Send {
     ///
     /// # Errors
     ///
-    /// If the session is lost, or commits in one step only.
+    /// Fails if the session is lost, or commits in one step only.
     fn send_commit(&mut self, progress: &ReplayProgress) -> Result<(), TargetFailure> {
         let _ = progress;
         Err(TargetFailure::refused("this target commits in one step"))
@@ -226,7 +226,7 @@ pub trait TargetSession: Send {
     ///
     /// # Errors
     ///
-    /// The errors of [`TargetSession::commit`].
+    /// Fails if [`TargetSession::commit`] fails.
     fn finish_commit(&mut self, on_ordered: &mut dyn FnMut()) -> Result<(), TargetFailure> {
         let _ = on_ordered;
         Err(TargetFailure::refused("this target commits in one step"))
@@ -236,7 +236,7 @@ pub trait TargetSession: Send {
     ///
     /// # Errors
     ///
-    /// If the session is lost; the target then rolls back by itself.
+    /// Fails if the session is lost; the target then rolls back by itself.
     fn rollback(&mut self) -> Result<(), TargetFailure>;
 }
 

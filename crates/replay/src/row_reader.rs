@@ -58,7 +58,7 @@ impl RowReader {
     ///
     /// # Errors
     ///
-    /// If an event cannot be decoded, or `take` fails.
+    /// Fails if an event cannot be decoded, or `take` fails.
     pub fn read(
         &mut self,
         events: &RowEvents,
@@ -159,7 +159,8 @@ pub enum RowLookup {
 ///
 /// # Errors
 ///
-/// If the partial update does not fit the earlier document, the log lacks that document, or one of them is corrupt.
+/// Fails if the partial update does not fit the earlier document, the log lacks that document, or one of them is
+/// corrupt.
 pub fn json_document<'a>(
     row: &RowChange<'_, 'a>,
     field: &RowField<'_, 'a>,

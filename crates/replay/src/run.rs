@@ -55,8 +55,8 @@ use crate::transaction_source::TransactionSource;
 ///
 /// # Errors
 ///
-/// If a log cannot be read, or a transaction cannot be applied. The progress so far is saved on the target, and the
-/// same call continues from there, also after the observer breaks.
+/// Fails if a log cannot be read, or a transaction cannot be applied. The progress so far is saved on the target, and
+/// the same call continues from there, also after the observer breaks.
 pub fn replay(
     source: &mut TransactionSource,
     target: &dyn ReplayTarget,

@@ -27,8 +27,8 @@ impl TransactionSelection {
     ///
     /// # Errors
     ///
-    /// If the logs do not contain a position or GTID, or the stop is not after the start. An unreadable log is no error
-    /// here: replay reports it. [`ReplayError::Interrupted`] if `on_progress` breaks.
+    /// Fails if the logs do not contain a position or GTID, or the stop is not after the start. An unreadable log is no
+    /// error here: replay reports it. [`ReplayError::Interrupted`] if `on_progress` breaks.
     pub fn check_bounds(
         &self,
         logs: &[ReplayLog],

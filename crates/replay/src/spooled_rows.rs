@@ -39,7 +39,7 @@ impl SpooledRows {
     ///
     /// # Errors
     ///
-    /// If the file cannot be read.
+    /// Fails if the file cannot be read.
     pub fn parts(&self) -> impl Iterator<Item = io::Result<RowEvents>> {
         self.parts.iter().map(|part| {
             assert!(part.start < part.end, "ours: a part has events");

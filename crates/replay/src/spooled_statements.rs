@@ -36,7 +36,7 @@ impl SpooledStatements {
     ///
     /// # Errors
     ///
-    /// If the file cannot be read, or an event cannot be decoded.
+    /// Fails if the file cannot be read, or an event cannot be decoded.
     pub fn parts(&self) -> impl Iterator<Item = Result<Vec<SourceStatement>, ApplyPlanError>> {
         self.parts.iter().map(|part| {
             assert!(part.start < part.end, "ours: a part has events");

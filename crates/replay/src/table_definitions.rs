@@ -12,7 +12,7 @@ pub trait TableDefinitions: fmt::Debug + Send {
     ///
     /// # Errors
     ///
-    /// If the definitions cannot be read.
+    /// Fails if the definitions cannot be read.
     fn definition(
         &mut self,
         database: &[u8],
@@ -23,7 +23,7 @@ pub trait TableDefinitions: fmt::Debug + Send {
     ///
     /// # Errors
     ///
-    /// If the statement cannot be applied to the definitions.
+    /// Fails if the statement cannot be applied to the definitions.
     fn define(&mut self, statement: &SourceStatement) -> Result<(), TargetFailure> {
         let _ = statement;
         Ok(())

@@ -49,7 +49,7 @@ impl LogTables {
 ///
 /// # Errors
 ///
-/// The logs cannot be read, or `seen` stops the collection.
+/// Fails if the logs cannot be read, or `seen` stops the collection.
 pub fn collect_tables(
     source: &mut TransactionSource,
     selection: &TransactionSelection,

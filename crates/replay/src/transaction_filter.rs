@@ -21,7 +21,7 @@ impl TransactionFilter<'_> {
     ///
     /// # Errors
     ///
-    /// If its row events cannot be decoded.
+    /// Fails if its row events cannot be decoded.
     pub(crate) fn apply(self, plan: ApplyPlan) -> Result<ApplyPlan, ApplyPlanError> {
         if self.0.is_empty() {
             return Ok(plan);

@@ -124,7 +124,7 @@ impl TransactionSelector {
     ///
     /// # Errors
     ///
-    /// If a position is in a log that is not in `log_names`.
+    /// Fails if a position is in a log that is not in `log_names`.
     pub fn new(selection: &TransactionSelection, log_names: &[String]) -> Result<Self, ReplayError> {
         let stop = selection.stop.as_ref().and_then(|stop| match stop {
             SelectionStop::At(bound) => Some(bound),
@@ -172,7 +172,7 @@ impl TransactionSelector {
     ///
     /// # Errors
     ///
-    /// If the logs do not contain the GTID to stop at, or contain the stop before the start.
+    /// Fails if the logs do not contain the GTID to stop at, or contain the stop before the start.
     pub fn finish(&self) -> Result<(), ReplayError> {
         match &self.selection.stop {
             Some(SelectionStop::BeforeGtid(gtids) | SelectionStop::AfterGtid(gtids)) if !self.is_stopped => {

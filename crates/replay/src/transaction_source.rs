@@ -99,7 +99,7 @@ impl TransactionSource {
     ///
     /// # Errors
     ///
-    /// If the store has no logs.
+    /// Fails if the store has no logs.
     pub fn follow(store: Store, keyring: Option<PathBuf>, held_max: usize) -> Result<Self, ReplayError> {
         let logs = store.logs().iter().cloned().map(ReplayLog::File);
         let names = logs.clone().map(|log| log.name()).collect();
@@ -195,7 +195,7 @@ impl TransactionSource {
     ///
     /// # Errors
     ///
-    /// If a log cannot be read, is corrupt, ends within a transaction, or has a transaction too large for memory.
+    /// Fails if a log cannot be read, is corrupt, ends within a transaction, or has a transaction too large for memory.
     pub fn next_transaction(&mut self) -> Result<Option<SourceTransaction>, ReplayError> {
         match self.next_found()? {
             None => Ok(None),
@@ -212,8 +212,8 @@ impl TransactionSource {
     ///
     /// # Errors
     ///
-    /// If a log cannot be read, is corrupt, or ends within a transaction. For logs that are still being written, also
-    /// when a log was purged before it was read.
+    /// Fails if a log cannot be read, is corrupt, or ends within a transaction. For logs that are still being written,
+    /// also when a log was purged before it was read.
     pub fn next_found(&mut self) -> Result<Option<SizedTransaction>, ReplayError> {
         loop {
             if self.current.is_none() && !self.open_next()? {
@@ -287,7 +287,7 @@ impl TransactionSource {
     ///
     /// # Errors
     ///
-    /// If the keyring cannot be read.
+    /// Fails if the keyring cannot be read.
     pub fn leave_out_logs(
         &mut self,
         selection: &TransactionSelection,
@@ -378,7 +378,7 @@ impl SizedTransaction {
     ///
     /// # Errors
     ///
-    /// The errors of [`ApplyPlan::with_memory_limit`].
+    /// Fails if [`ApplyPlan::with_memory_limit`] fails.
     pub fn plan(self, opener: &mut PayloadOpener, held_max: usize) -> Result<ApplyPlan, ApplyPlanError> {
         match self {
             Self::Held(transaction) => ApplyPlan::with_memory_limit(&transaction, opener, held_max),

@@ -48,7 +48,7 @@ const CHUNK_SIZE: usize = 1024 * 1024;
 ///
 /// # Errors
 ///
-/// The log cannot be read, or is corrupt.
+/// Fails if the log cannot be read, or is corrupt.
 pub fn content_digest(reader: &mut LogReader) -> Result<ContentDigest, RewriteError> {
     scan_log(reader).map(|read| read.content)
 }

@@ -103,9 +103,9 @@ pub enum RewriteOutcome {
 ///
 /// # Errors
 ///
-/// The errors of [`rewrite`]; errors of the operating system; the old file changed meanwhile; the new log has another
-/// path, and a file exists there. All files are unchanged, except if only the sync of the directory failed: the new log
-/// and its list are then in place.
+/// Fails if [`rewrite`] fails, if the operating system reports an error, if the old file changed meanwhile, or if the
+/// new log has another path and a file exists there. All files are unchanged, except if only the sync of the directory
+/// failed: the new log and its list are then in place.
 pub fn rewrite_file(
     job: &FileJob<'_>,
     progress: &mut dyn FnMut(RewriteProgress) -> ControlFlow<()>,

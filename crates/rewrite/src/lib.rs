@@ -160,8 +160,8 @@ pub struct RewriteSettings<'s> {
 ///
 /// # Errors
 ///
-/// The log cannot be read, is corrupt (checksums are verified), or has a format without compressed transactions; `out`
-/// cannot be written; `progress` stopped the work. The output is then unusable.
+/// Fails if the log cannot be read, is corrupt (checksums are verified), or has a format without compressed
+/// transactions, if `out` cannot be written, or if `progress` stopped the work. The output is then unusable.
 pub fn rewrite<W: RewriteOutput>(
     settings: RewriteSettings<'_>,
     open: &(dyn Fn() -> Result<LogReader, logs::LogError> + Sync),

@@ -86,7 +86,7 @@ impl LogRenderer {
     ///
     /// # Errors
     ///
-    /// If the log cannot be opened.
+    /// Fails if the log cannot be opened.
     pub fn new(
         action: RewriteAction,
         limits: RewriteLimits,
@@ -113,7 +113,7 @@ impl LogRenderer {
     ///
     /// # Errors
     ///
-    /// If the log cannot be read, or ends before the position.
+    /// Fails if the log cannot be read, or ends before the position.
     pub fn start_at(&mut self, position: TransactionMove) -> Result<(), RewriteError> {
         if position.before <= MAGIC.len() as u64 {
             return Ok(());
@@ -162,7 +162,7 @@ impl LogRenderer {
     ///
     /// # Errors
     ///
-    /// The errors of [`rewrite`](crate::rewrite), except for a torn or incomplete end. After an error, only
+    /// Fails if [`rewrite`](crate::rewrite) fails, except for a torn or incomplete end. After an error, only
     /// [`LogRenderer::whole_end`] may be used: the whole transactions before the fault are written.
     pub fn render_next(
         &mut self,
@@ -183,7 +183,7 @@ impl LogRenderer {
     ///
     /// # Errors
     ///
-    /// The errors of [`LogRenderer::render_next`].
+    /// Fails if [`LogRenderer::render_next`] fails.
     pub fn finish(
         &mut self,
         out: &mut dyn RewriteOutput,

@@ -9,7 +9,7 @@ pub trait RewriteOutput: Write {
     ///
     /// # Errors
     ///
-    /// The operating system reports an error.
+    /// Fails if the operating system reports an error.
     fn write_over(&mut self, start: u64, bytes: &[u8]) -> io::Result<()>;
 }
 

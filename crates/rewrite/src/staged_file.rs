@@ -30,7 +30,7 @@ impl StagedFile {
     ///
     /// # Errors
     ///
-    /// The operating system reports an error.
+    /// Fails if the operating system reports an error.
     pub fn begin(target: &Path) -> Result<Self, RewriteError> {
         // If the target is a symbolic link, replace the file to which it points.
         Self::begin_at(&target.canonicalize().unwrap_or_else(|_| target.to_owned()))
@@ -68,7 +68,7 @@ impl StagedFile {
     ///
     /// # Errors
     ///
-    /// The operating system reports an error.
+    /// Fails if the operating system reports an error.
     pub fn sync(self, like: &Path) -> Result<SyncedFile, RewriteError> {
         copy_attributes(self.file.as_file(), like)
             .map_err(|cause| write_error("the replacement of", &self.target, cause))?;
@@ -79,7 +79,7 @@ impl StagedFile {
     ///
     /// # Errors
     ///
-    /// The operating system reports an error.
+    /// Fails if the operating system reports an error.
     pub fn sync_new(mut self) -> Result<SyncedFile, RewriteError> {
         let synced = self.file.flush().and_then(|()| self.file.as_file().sync_all());
         synced.map_err(|cause| write_error("the new", &self.target, cause))?;
@@ -97,7 +97,7 @@ impl SyncedFile {
     ///
     /// # Errors
     ///
-    /// The operating system reports an error. The old log is then still in place.
+    /// Fails if the operating system reports an error. The old log is then still in place.
     pub fn replace_target(self) -> Result<PlacedFile, RewriteError> {
         let Self { file, target, lock: _lock } = self;
         file.persist(&target).map_err(|error| write_error("the new", &target, error.error))?;
@@ -108,7 +108,7 @@ impl SyncedFile {
     ///
     /// # Errors
     ///
-    /// The operating system reports an error, or a file exists at the target.
+    /// Fails if the operating system reports an error, or a file exists at the target.
     pub fn create_target(self) -> Result<PlacedFile, RewriteError> {
         let Self { file, target, lock: _lock } = self;
         file.persist_noclobber(&target).map_err(|error| write_error("the new file", &target, error.error))?;
@@ -120,7 +120,7 @@ impl SyncedFile {
     ///
     /// # Errors
     ///
-    /// The operating system reports an error.
+    /// Fails if the operating system reports an error.
     pub fn create_numbered(self) -> Result<NumberedFile, RewriteError> {
         let Self { mut file, target, lock: _lock } = self;
         for number in 1_u64.. {
@@ -155,7 +155,7 @@ impl PlacedFile {
     ///
     /// # Errors
     ///
-    /// The operating system reports an error. The log is at its target nevertheless.
+    /// Fails if the operating system reports an error. The log is at its target nevertheless.
     pub fn sync(self) -> Result<(), RewriteError> {
         sync_entry(&self.path)
     }

@@ -20,8 +20,8 @@ impl ConnectionOptions {
     ///
     /// # Errors
     ///
-    /// If the text is not an address, or has an option that is not a connection option. The error contains no user or
-    /// password.
+    /// Fails if the text is not an address, or has an option that is not a connection option. The error contains no
+    /// user or password.
     pub fn of_address(text: &str) -> Result<Self, AddressError> {
         let rest = text.strip_prefix(SCHEME).ok_or_else(|| fail(NOT_AN_ADDRESS))?;
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));

@@ -23,7 +23,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 ///
 /// # Errors
 ///
-/// If no connection is made in time, or the wait is cancelled.
+/// Fails if no connection is made in time, or the wait is cancelled.
 pub(crate) fn connect_tcp(
     address: &ServerAddress,
     options: &LinkOptions,
@@ -38,7 +38,7 @@ pub(crate) fn connect_tcp(
 ///
 /// # Errors
 ///
-/// If no connection is made in time, or the wait is cancelled.
+/// Fails if no connection is made in time, or the wait is cancelled.
 pub(crate) fn connect_unix(path: &Path, options: &LinkOptions) -> Result<UnixStream, ConnectionError> {
     let path = path.to_owned();
     connect_result(run_within(options.connect_timeout, &options.cancel, move || UnixStream::connect(path))?)
@@ -85,7 +85,7 @@ fn connect_to(address: &SocketAddr, bind: Option<&str>, timeout: Duration) -> io
 ///
 /// # Errors
 ///
-/// If the wait is cancelled, or no thread can be started.
+/// Fails if the wait is cancelled, or no thread can be started.
 fn run_within<T: Send + 'static>(
     timeout: Duration,
     cancel: &CancelToken,

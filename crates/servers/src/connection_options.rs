@@ -159,7 +159,7 @@ impl ConnectionOptions {
     ///
     /// # Errors
     ///
-    /// If the value is invalid, or the option is an unsupported TLS option.
+    /// Fails if the value is invalid, or the option is an unsupported TLS option.
     pub fn set(&mut self, name: &str, value: Option<&str>) -> Result<OptionRecognition, String> {
         let name = name.replace('_', "-");
         if name.starts_with("ssl") || name.starts_with("tls") {

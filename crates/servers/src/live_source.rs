@@ -52,7 +52,7 @@ impl LiveSource {
     ///
     /// # Errors
     ///
-    /// If the server cannot be reached, refuses, or cannot be the source of this replica.
+    /// Fails if the server cannot be reached, refuses, or cannot be the source of this replica.
     pub fn open(
         address: &ServerAddress,
         link_options: &LinkOptions,
@@ -115,7 +115,7 @@ impl LiveSource {
     ///
     /// # Errors
     ///
-    /// If the received bytes are invalid, or the connection is lost.
+    /// Fails if the received bytes are invalid, or the connection is lost.
     pub fn has_more(&mut self) -> Result<bool, ConnectionError> {
         self.link.packet_stream.read_ready_packet()
     }
@@ -124,7 +124,7 @@ impl LiveSource {
     ///
     /// # Errors
     ///
-    /// If the source is silent for too long, the connection is lost, or the wait is cancelled.
+    /// Fails if the source is silent for too long, the connection is lost, or the wait is cancelled.
     pub fn wait_briefly(&mut self) -> Result<bool, ConnectionError> {
         self.link.packet_stream.wait_briefly()
     }
@@ -133,7 +133,7 @@ impl LiveSource {
     ///
     /// # Errors
     ///
-    /// As [`LiveSource::wait_briefly`].
+    /// Fails if [`LiveSource::wait_briefly`] fails.
     pub fn wait_briefly_or(&mut self, signal: BorrowedFd<'_>) -> Result<bool, ConnectionError> {
         self.link.packet_stream.wait_briefly_or(signal)
     }
@@ -142,8 +142,8 @@ impl LiveSource {
     ///
     /// # Errors
     ///
-    /// If the source refuses to continue (1236), is silent for too long, or sends an invalid or unexpected event. Also
-    /// if the connection is lost or the wait is cancelled.
+    /// Fails if the source refuses to continue (1236), is silent for too long, or sends an invalid or unexpected event,
+    /// if the connection is lost, or if the wait is cancelled.
     #[allow(clippy::should_implement_trait, reason = "the event borrows from the source")]
     pub fn next(&mut self) -> Result<Option<LiveEvent<'_>>, ConnectionError> {
         match self.conversation.read(self.link.packet_stream.next()?)? {
@@ -175,7 +175,7 @@ impl LiveSource {
     ///
     /// # Errors
     ///
-    /// If the connection is lost.
+    /// Fails if the connection is lost.
     pub fn acknowledge(&mut self, position: &LivePosition) -> Result<(), ConnectionError> {
         let ack = SemiSyncAck { position: position.position, file: &position.file };
         let mut payload = Vec::new();

@@ -25,8 +25,8 @@ impl ConnectionOptions {
     ///
     /// # Errors
     ///
-    /// If an option has an invalid value, is an unsupported TLS option, or is unknown and in the group `[bintide]`, or
-    /// if one group of a file has two password options.
+    /// Fails if an option has an invalid value, is an unsupported TLS option, or is unknown and in the group
+    /// `[bintide]`, or if one group of a file has two password options.
     pub fn of_files(lines: &[FileOption]) -> Result<Self, OptionFileError> {
         let mut options = Self::default();
         let mut passwords = PasswordOptionCheck::default();

@@ -104,7 +104,7 @@ impl OptionSources {
     ///
     /// # Errors
     ///
-    /// If there is no user, if options contradict each other, or if their combination is impossible.
+    /// Fails if there is no user, if options contradict each other, or if their combination is impossible.
     pub fn resolve(&self) -> Result<ResolvedAddress, AddressResolutionError> {
         let user = self.first(|options| options.user.clone());
         let user = user.ok_or_else(|| fail("no user: set --user, or write USER@ in the address"))?;

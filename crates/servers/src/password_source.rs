@@ -41,7 +41,7 @@ impl PasswordSource {
     ///
     /// # Errors
     ///
-    /// If the file cannot be read, or the command fails.
+    /// Fails if the file cannot be read, or the command fails.
     pub fn read(&self, cancel: &CancelToken) -> Result<String, ConnectionError> {
         match self {
             Self::None => Ok(String::new()),

@@ -68,7 +68,7 @@ impl ServerAddress {
     ///
     /// # Errors
     ///
-    /// If the text is not an address, lacks a user, lacks both host and socket, or has an unknown option.
+    /// Fails if the text is not an address, lacks a user, lacks both host and socket, or has an unknown option.
     pub fn parse(text: &str) -> Result<Self, AddressError> {
         let address = ConnectionOptions::of_address(text)?;
         if address.host.is_none() && address.socket.is_none() {

@@ -114,7 +114,7 @@ impl<'c> ServerCatalogue<'c> {
     ///
     /// # Errors
     ///
-    /// The errors of [`SqlConnection::run`].
+    /// Fails if [`SqlConnection::run`] fails.
     pub fn table(&mut self, database: &[u8], table: &[u8]) -> Result<Option<ServerTable>, ConnectionError> {
         let rows = self.connection.named_rows(&format!(
             "SELECT engine, table_type FROM information_schema.tables WHERE {}",
@@ -131,7 +131,7 @@ impl<'c> ServerCatalogue<'c> {
     ///
     /// # Errors
     ///
-    /// The errors of [`SqlConnection::run`].
+    /// Fails if [`SqlConnection::run`] fails.
     pub fn base_tables(&mut self, database: &[u8]) -> Result<Vec<Vec<u8>>, ConnectionError> {
         let rows = self.connection.rows(&format!(
             "SELECT table_name FROM information_schema.tables WHERE table_schema = {} AND table_type = 'BASE TABLE'",
@@ -144,7 +144,7 @@ impl<'c> ServerCatalogue<'c> {
     ///
     /// # Errors
     ///
-    /// The errors of [`SqlConnection::run`].
+    /// Fails if [`SqlConnection::run`] fails.
     pub fn columns(&mut self, database: &[u8], table: &[u8]) -> Result<Vec<ServerColumn>, ConnectionError> {
         // Select all columns, because MySQL 5.5 has no DATETIME_PRECISION.
         let rows = self.connection.named_rows(&format!(
@@ -161,7 +161,7 @@ impl<'c> ServerCatalogue<'c> {
     ///
     /// # Errors
     ///
-    /// The errors of [`SqlConnection::run`].
+    /// Fails if [`SqlConnection::run`] fails.
     pub fn index_parts(
         &mut self,
         database: &[u8],
@@ -181,7 +181,7 @@ impl<'c> ServerCatalogue<'c> {
     ///
     /// # Errors
     ///
-    /// The errors of [`SqlConnection::run`].
+    /// Fails if [`SqlConnection::run`] fails.
     pub fn invisible_indexes(
         &mut self,
         database: &[u8],
@@ -212,7 +212,7 @@ impl<'c> ServerCatalogue<'c> {
     ///
     /// # Errors
     ///
-    /// The errors of [`SqlConnection::run`].
+    /// Fails if [`SqlConnection::run`] fails.
     pub fn defined_indexes(&mut self, database: &str, table: &str) -> Result<Vec<String>, ConnectionError> {
         let statement = format!("SHOW INDEX FROM {}", quote::quote_table(database, table));
         Ok(self.connection.named_rows(&statement)?.iter().map(|row| text(row, "key_name")).collect())
@@ -222,7 +222,7 @@ impl<'c> ServerCatalogue<'c> {
     ///
     /// # Errors
     ///
-    /// The errors of [`SqlConnection::run`].
+    /// Fails if [`SqlConnection::run`] fails.
     pub fn foreign_keys(
         &mut self,
         database: &[u8],
@@ -248,7 +248,7 @@ impl<'c> ServerCatalogue<'c> {
     ///
     /// # Errors
     ///
-    /// The errors of [`SqlConnection::run`].
+    /// Fails if [`SqlConnection::run`] fails.
     pub fn foreign_key_tables(&mut self) -> Result<Vec<ForeignKeyTables>, ConnectionError> {
         let rows = self.connection.rows(
             "SELECT constraint_schema, table_name, unique_constraint_schema, referenced_table_name

@@ -50,7 +50,7 @@ impl ServerFacts {
     ///
     /// # Errors
     ///
-    /// If the server refuses a query, or its answer is invalid.
+    /// Fails if the server refuses a query, or its answer is invalid.
     pub fn query(connection: &mut SqlConnection) -> Result<Self, ConnectionError> {
         let version = connection.value("SELECT @@version")?.unwrap_or_default();
         let is_mariadb = ServerVersion::parse(&version).is_mariadb();
@@ -92,7 +92,7 @@ impl ServerFacts {
     ///
     /// # Errors
     ///
-    /// If the MySQL is older; the error has both versions.
+    /// Fails if the MySQL is older; the error has both versions.
     pub fn require_version(&self, [major, minor, patch]: [u32; 3]) -> Result<(), ConnectionError> {
         if self.is_older_than([major, minor, patch]) {
             return Err(ConnectionError::TooOld {

@@ -115,7 +115,7 @@ impl ServerLink {
     ///
     /// # Errors
     ///
-    /// If the server cannot be reached, refuses the login, or does not support a required option.
+    /// Fails if the server cannot be reached, refuses the login, or does not support a required option.
     pub fn open(address: &ServerAddress, options: &LinkOptions) -> Result<Self, ConnectionError> {
         Self::connect(address, options).map_err(|error| error.with_endpoint(&address.endpoint()))
     }
@@ -162,7 +162,7 @@ impl ServerLink {
     ///
     /// # Errors
     ///
-    /// If the server refuses the statement, or the connection is lost.
+    /// Fails if the server refuses the statement, or the connection is lost.
     pub fn query(&mut self, sql: &str) -> Result<Vec<ResultRow>, ConnectionError> {
         self.send(&ClientCommand::Query { sql: sql.as_bytes() })?;
         let mut reader = ResultReader::new(self.session.capabilities);
@@ -187,7 +187,7 @@ impl ServerLink {
     ///
     /// # Errors
     ///
-    /// If the command cannot be written, or the connection is lost.
+    /// Fails if the command cannot be written, or the connection is lost.
     pub fn send(&mut self, command: &ClientCommand<'_>) -> Result<(), ConnectionError> {
         self.queue(command)?;
         self.packet_stream.flush().map_err(|error| error.with_endpoint(&self.packet_stream.endpoint))
@@ -197,7 +197,8 @@ impl ServerLink {
     ///
     /// # Errors
     ///
-    /// If the connection is lost, the server is silent for too long, the wait is cancelled, or the packet is invalid.
+    /// Fails if the connection is lost, the server is silent for too long, the wait is cancelled, or the packet is
+    /// invalid.
     #[allow(clippy::should_implement_trait, reason = "the packet borrows from the link")]
     pub fn next(&mut self) -> Result<&[u8], ConnectionError> {
         self.packet_stream.next()
@@ -257,7 +258,7 @@ impl ServerLink {
     ///
     /// # Errors
     ///
-    /// If the received bytes are invalid, or the connection is lost.
+    /// Fails if the received bytes are invalid, or the connection is lost.
     pub fn has_more(&mut self) -> Result<bool, ConnectionError> {
         self.packet_stream.read_ready_packet()
     }

@@ -65,7 +65,7 @@ impl SilenceMonitor {
     ///
     /// # Errors
     ///
-    /// If no thread can be started.
+    /// Fails if no thread can be started.
     pub(crate) fn new(
         fd: RawFd,
         silence_max: Duration,

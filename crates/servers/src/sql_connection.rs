@@ -122,7 +122,7 @@ impl StatementParameter {
 ///
 /// # Errors
 ///
-/// The excessive size.
+/// Fails if the server would refuse the statement, with the excessive size.
 pub fn check_fit(parameters: &[StatementParameter], packet_max: usize) -> Result<(), usize> {
     let largest = parameters.iter().map(StatementParameter::size).max().unwrap_or(0);
     // Only bytes are sent before the statement; other values stay in the statement.
@@ -164,7 +164,7 @@ impl SqlConnection {
     ///
     /// # Errors
     ///
-    /// If the server cannot be reached, refuses the login, or the wait is cancelled.
+    /// Fails if the server cannot be reached, refuses the login, or the wait is cancelled.
     pub fn open(address: &ServerAddress) -> Result<Self, ConnectionError> {
         Self::open_with(address, SQL_CAPABILITIES)
     }
@@ -174,7 +174,7 @@ impl SqlConnection {
     ///
     /// # Errors
     ///
-    /// The errors of [`SqlConnection::open`].
+    /// Fails if [`SqlConnection::open`] fails.
     pub fn open_for_single_statements(address: &ServerAddress) -> Result<Self, ConnectionError> {
         Self::open_with(address, Capabilities(SQL_CAPABILITIES.0 & !OWN_CAPABILITIES.0))
     }
@@ -223,8 +223,8 @@ impl SqlConnection {
     ///
     /// # Errors
     ///
-    /// If the server refuses a statement, or the connection is lost. After a refused statement, the server does not run
-    /// the following statements.
+    /// Fails if the server refuses a statement, or the connection is lost. After a refused statement, the server does
+    /// not run the following statements.
     pub fn run(&mut self, sql: &str) -> Result<(), ConnectionError> {
         self.run_then(sql, || ())
     }
@@ -234,7 +234,7 @@ impl SqlConnection {
     ///
     /// # Errors
     ///
-    /// The errors of [`SqlConnection::run`].
+    /// Fails if [`SqlConnection::run`] fails.
     pub fn run_then(&mut self, sql: &str, first_done: impl FnOnce()) -> Result<(), ConnectionError> {
         let mut first_done = Some(first_done);
         self.query(sql.as_bytes(), &mut |_| {
@@ -249,7 +249,7 @@ impl SqlConnection {
     ///
     /// # Errors
     ///
-    /// If the connection is lost. There is no answer then.
+    /// Fails if the connection is lost. There is no answer then.
     ///
     /// # Panics
     ///
@@ -269,7 +269,7 @@ impl SqlConnection {
     ///
     /// # Errors
     ///
-    /// The errors of [`SqlConnection::run`].
+    /// Fails if [`SqlConnection::run`] fails.
     ///
     /// # Panics
     ///
@@ -294,7 +294,7 @@ impl SqlConnection {
     ///
     /// # Errors
     ///
-    /// If the process has too many open files, or the connection is closed.
+    /// Fails if the process has too many open files, or the connection is closed.
     pub fn answer_signal(&self) -> Result<AnswerSignal, ConnectionError> {
         match self.client.link.socket() {
             Some(socket) => AnswerSignal::new(socket),
@@ -306,7 +306,7 @@ impl SqlConnection {
     ///
     /// # Errors
     ///
-    /// The errors of [`SqlConnection::run`].
+    /// Fails if [`SqlConnection::run`] fails.
     pub fn run_bytes(&mut self, sql: &[u8]) -> Result<(), ConnectionError> {
         self.query(sql, &mut |_| Ok(()))
     }
@@ -316,7 +316,7 @@ impl SqlConnection {
     ///
     /// # Errors
     ///
-    /// The errors of [`SqlConnection::run_bytes`]. If the file cannot be read, the connection is lost.
+    /// Fails if [`SqlConnection::run_bytes`] fails, or if the file cannot be read. The connection is then lost.
     pub fn load(
         &mut self,
         sql: &[u8],
@@ -343,7 +343,7 @@ impl SqlConnection {
     ///
     /// # Errors
     ///
-    /// The errors of [`SqlConnection::run`].
+    /// Fails if [`SqlConnection::run`] fails.
     pub fn execute(
         &mut self,
         sql: &str,
@@ -357,7 +357,7 @@ impl SqlConnection {
     ///
     /// # Errors
     ///
-    /// The errors of [`SqlConnection::run`].
+    /// Fails if [`SqlConnection::run`] fails.
     pub fn rows(&mut self, sql: &str) -> Result<Vec<ResultRow>, ConnectionError> {
         let (mut rows, mut size) = (Vec::new(), 0);
         self.query(sql.as_bytes(), &mut |part| {
@@ -373,7 +373,7 @@ impl SqlConnection {
     ///
     /// # Errors
     ///
-    /// The errors of [`SqlConnection::run`].
+    /// Fails if [`SqlConnection::run`] fails.
     pub fn named_rows(&mut self, sql: &str) -> Result<Vec<NamedRow>, ConnectionError> {
         let (mut names, mut rows, mut size) = (Vec::<String>::new(), Vec::new(), 0);
         self.query(sql.as_bytes(), &mut |part| {
@@ -398,7 +398,7 @@ impl SqlConnection {
     ///
     /// # Errors
     ///
-    /// The errors of [`SqlConnection::run`]; [`ConnectionError::Refused`] if there are more rows.
+    /// Fails if [`SqlConnection::run`] fails, or with [`ConnectionError::Refused`] if there are more rows.
     pub fn result_table(&mut self, sql: &str) -> Result<ResultTable, ConnectionError> {
         let (mut table, mut size) = (ResultTable::default(), 0);
         self.query(sql.as_bytes(), &mut |part| {
@@ -429,7 +429,7 @@ impl SqlConnection {
     ///
     /// # Errors
     ///
-    /// The errors of [`SqlConnection::run`].
+    /// Fails if [`SqlConnection::run`] fails.
     pub fn each_row(
         &mut self,
         sql: &str,
@@ -450,7 +450,7 @@ impl SqlConnection {
     ///
     /// # Errors
     ///
-    /// The errors of [`SqlConnection::run`].
+    /// Fails if [`SqlConnection::run`] fails.
     pub fn value(&mut self, sql: &str) -> Result<Option<String>, ConnectionError> {
         let (mut first, mut size) = (None, 0);
         self.query(sql.as_bytes(), &mut |part| {

@@ -107,7 +107,7 @@ impl TlsPolicy {
     ///
     /// # Errors
     ///
-    /// If the mode verifies certificates but no authority is trusted, or if revocation lists are given but no
+    /// Fails if the mode verifies certificates but no authority is trusted, or if revocation lists are given but no
     /// certificate is verified.
     pub fn check(&self) -> Result<(), ConnectionError> {
         let (has_authority, has_list) =

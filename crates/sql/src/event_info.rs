@@ -15,7 +15,7 @@ use crate::quote;
 ///
 /// # Errors
 ///
-/// If a part of the event that is decoded on demand is invalid.
+/// Fails if a part of the event that is decoded on demand is invalid.
 pub fn put_info(
     out: &mut Vec<u8>,
     header: &EventHeader,

@@ -80,7 +80,7 @@ impl ReplicationFilter {
     ///
     /// # Errors
     ///
-    /// A table is not given as `database.table`.
+    /// Fails if a table is not given as `database.table`.
     pub fn new(rules: impl IntoIterator<Item = FilterRule>) -> Result<Self, FilterRuleError> {
         let mut filter = Self::default();
         for rule in rules {

@@ -31,7 +31,7 @@ impl SchemaDraft {
     ///
     /// # Errors
     ///
-    /// If SQLite lacks memory.
+    /// Fails if SQLite lacks memory.
     pub fn new() -> Result<Self, ReplayError> {
         Self::empty().map_err(|failure| failure.into_error("set up the draft of the definitions"))
     }
@@ -47,7 +47,7 @@ impl SchemaDraft {
     ///
     /// # Errors
     ///
-    /// If the database cannot be read, or holds tables of another application.
+    /// Fails if the database cannot be read, or holds tables of another application.
     pub fn read_file(path: &Path) -> Result<(Self, AppliedState), ReplayError> {
         let read = || -> Result<(Self, AppliedState), TargetFailure> {
             let mut draft = Self::empty()?;

@@ -26,7 +26,7 @@ impl SqliteReader {
     ///
     /// # Errors
     ///
-    /// The database cannot be read, or holds tables of another application.
+    /// Fails if the database cannot be read, or holds tables of another application.
     pub fn open(path: &Path) -> Result<Self, ReplayError> {
         Self::connect(path).map_err(|failure| failure.into_error("open the server and the target"))
     }

@@ -54,7 +54,7 @@ impl SqliteTarget {
     ///
     /// # Errors
     ///
-    /// The database cannot be opened or written, or holds tables of another application.
+    /// Fails if the database cannot be opened or written, or holds tables of another application.
     pub fn open(path: &Path) -> Result<Self, ReplayError> {
         let (control, run) = prepare(path)
             .map_err(|failure| with_path(failure, path).into_error("open the SQLite database"))?;
@@ -71,7 +71,7 @@ impl SqliteTarget {
     ///
     /// # Errors
     ///
-    /// The database cannot be read, or holds tables of another application.
+    /// Fails if the database cannot be read, or holds tables of another application.
     pub fn read_applied(path: &Path) -> Result<Option<AppliedState>, ReplayError> {
         let look = |file: &Connection| -> Result<Option<AppliedState>, TargetFailure> {
             check_ownership(file)?;

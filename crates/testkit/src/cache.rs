@@ -73,7 +73,7 @@ fn lock(path: &Path) -> Result<Flock<File>> {
 /// Removes a directory and its contents. A missing directory is no error.
 ///
 /// # Errors
-/// Returns an error if the directory cannot be removed.
+/// Fails if the directory cannot be removed.
 pub fn remove_dir(path: &Path) -> Result<()> {
     match fs::remove_dir_all(path) {
         Err(cause) if cause.kind() != io::ErrorKind::NotFound => {

@@ -45,7 +45,7 @@ pub fn workspace_root() -> PathBuf {
 ///
 /// # Errors
 ///
-/// Returns an error if cargo cannot be started, or fails.
+/// Fails if cargo cannot be started, or fails.
 pub fn run_cargo(arguments: &[&str]) -> Result<()> {
     run_cargo_with(arguments, |_| {})
 }
@@ -54,7 +54,7 @@ pub fn run_cargo(arguments: &[&str]) -> Result<()> {
 ///
 /// # Errors
 ///
-/// Returns an error if cargo cannot be started, or fails.
+/// Fails if cargo cannot be started, or fails.
 pub fn run_cargo_with(arguments: &[&str], change: impl FnOnce(&mut Command)) -> Result<()> {
     let mut command = cargo_command(&workspace_root());
     change(command.args(arguments));

@@ -42,7 +42,7 @@ const LOAD_TIME_MAX_MS: u32 = 40_000;
 /// fetched into the cache: 120 MB. Debian's runs on Debian 12 only, because it uses the machine's C library.
 ///
 /// # Errors
-/// Returns an error if Chromium cannot be fetched or run, or it writes no picture.
+/// Fails if Chromium cannot be fetched or run, or it writes no picture.
 pub fn take_screenshot(address: &str, screenshot: Screenshot, path: &Path) -> Result<()> {
     let mut chromium = Chromium::new()?;
     let Screenshot { width, height, colors } = screenshot;
@@ -62,7 +62,7 @@ pub fn take_screenshot(address: &str, screenshot: Screenshot, path: &Path) -> Re
 /// longer. Returns the last HTML if none is complete.
 ///
 /// # Errors
-/// Returns an error if Chromium cannot be fetched or run.
+/// Fails if Chromium cannot be fetched or run.
 pub fn dump_page(address: &str, is_complete: impl Fn(&str) -> bool) -> Result<String> {
     let mut load_time_ms = LOAD_TIME_MS;
     loop {

@@ -41,7 +41,7 @@ impl DebeziumServer {
     /// lacks it. `name` is the topic prefix; `more` are further properties, as `key=value`.
     ///
     /// # Errors
-    /// Returns an error if it cannot be fetched.
+    /// Fails if it cannot be fetched.
     pub fn new(name: &str, source: &TestServer, broker: &KafkaBroker, more: &[&str]) -> Result<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -93,7 +93,7 @@ quarkus.log.console.json=false
     /// Starts it, with the offsets of an earlier run.
     ///
     /// # Errors
-    /// Returns an error if it cannot be started.
+    /// Fails if it cannot be started.
     pub fn start(&mut self) -> Result<()> {
         let (java, home) = (ensure_java()?, ensure_home()?.join("debezium-server"));
         let mut command = Command::new("sh");
@@ -126,7 +126,7 @@ quarkus.log.console.json=false
     /// Ends it, which saves its offsets.
     ///
     /// # Errors
-    /// Returns an error if it does not end.
+    /// Fails if it does not end.
     pub fn stop(&mut self) -> Result<()> {
         let Some(mut child) = self.child.take() else { return Ok(()) };
         kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGTERM)?;

@@ -47,7 +47,7 @@ impl FaultyDisk {
     /// Creates a disk for the files below `directory`, which must be absolute. `log` is a file elsewhere.
     ///
     /// # Errors
-    /// Returns an error if there is no C compiler, or the system refuses.
+    /// Fails if there is no C compiler, or the system refuses.
     pub fn new(directory: &Path, log: &Path) -> Result<Self> {
         ensure!(
             directory.is_absolute() && !log.starts_with(directory),
@@ -60,7 +60,7 @@ impl FaultyDisk {
     /// Makes a command use this disk, with this failure.
     ///
     /// # Errors
-    /// Returns an error if the system refuses.
+    /// Fails if the system refuses.
     pub fn attach<'c>(&self, command: &'c mut Command, fault: DiskFault) -> Result<&'c mut Command> {
         fs::write(&self.log, "")?;
         let (at, error, lasts) = match fault {
@@ -77,7 +77,7 @@ impl FaultyDisk {
     /// Returns the calls of the program that ran last.
     ///
     /// # Errors
-    /// Returns an error if the system refuses.
+    /// Fails if the system refuses.
     pub fn calls(&self) -> Result<Vec<DiskCall>> {
         let text = fs::read_to_string(&self.log)?;
         let call = |line: &str| {

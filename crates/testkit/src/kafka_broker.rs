@@ -54,7 +54,7 @@ impl KafkaBroker {
     /// Fetches Kafka, unless it is fetched already.
     ///
     /// # Errors
-    /// Returns an error if Maven cannot fetch it.
+    /// Fails if Maven cannot fetch it.
     pub fn fetch() -> Result<PathBuf> {
         cache::cached_dir(&format!("kafka-{VERSION}"), fetch_jars)
             .context("could not fetch Apache Kafka: install Maven and Java 17")
@@ -63,7 +63,7 @@ impl KafkaBroker {
     /// Starts a broker with these properties, as `key=value`, in addition to those of all brokers.
     ///
     /// # Errors
-    /// Returns an error if the broker cannot be fetched or does not start. The error includes the end of its log.
+    /// Fails if the broker cannot be fetched or does not start. The error includes the end of its log.
     pub fn start(properties: &[&str]) -> Result<Self> {
         let mut brokers = Self::start_cluster(1, properties)?;
         brokers.pop().context("no broker")
@@ -72,7 +72,7 @@ impl KafkaBroker {
     /// Starts a broker that also has these listeners.
     ///
     /// # Errors
-    /// Returns an error if the broker cannot be fetched or does not start. The error includes the end of its log.
+    /// Fails if the broker cannot be fetched or does not start. The error includes the end of its log.
     pub fn start_secured(secured: SecuredListeners<'_>) -> Result<Self> {
         let mut brokers = Self::start_all(1, secured.properties, secured)?;
         brokers.pop().context("no broker")
@@ -81,7 +81,7 @@ impl KafkaBroker {
     /// Starts the brokers of a cluster, with these properties. Each topic of Kafka itself is on all of them.
     ///
     /// # Errors
-    /// Returns an error if a broker cannot be fetched or does not start. The error includes the end of its log.
+    /// Fails if a broker cannot be fetched or does not start. The error includes the end of its log.
     pub fn start_cluster(count: usize, properties: &[&str]) -> Result<Vec<Self>> {
         Self::start_all(count, properties, SecuredListeners::default())
     }
@@ -130,7 +130,7 @@ impl KafkaBroker {
     /// Starts the broker again on its data after [`KafkaBroker::stop`] or [`KafkaBroker::kill`].
     ///
     /// # Errors
-    /// Returns an error if the broker does not start.
+    /// Fails if the broker does not start.
     pub fn start_again(&mut self) -> Result<()> {
         self.spawn()?;
         self.wait_until_up()
@@ -165,7 +165,7 @@ impl KafkaBroker {
     /// Shuts the broker down, and waits until it has ended.
     ///
     /// # Errors
-    /// Returns an error if the broker does not end.
+    /// Fails if the broker does not end.
     pub fn stop(&mut self) -> Result<()> {
         let Some(child) = &self.child else { return Ok(()) };
         kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGTERM)?;
@@ -175,7 +175,7 @@ impl KafkaBroker {
     /// Kills the broker. Its data stays.
     ///
     /// # Errors
-    /// Returns an error if the broker cannot be killed.
+    /// Fails if the broker cannot be killed.
     pub fn kill(&mut self) -> Result<()> {
         let Some(child) = &mut self.child else { return Ok(()) };
         child.kill()?;

@@ -37,7 +37,7 @@ impl KafkaTopics {
     /// Creates a reader.
     ///
     /// # Errors
-    /// Returns an error if there cannot be a consumer.
+    /// Fails if there cannot be a consumer.
     pub fn new(broker: &KafkaBroker) -> Result<Self> {
         let mut config = ClientConfig::new();
         config.set("bootstrap.servers", broker.address()).set("group.id", "test");
@@ -51,7 +51,7 @@ impl KafkaTopics {
     /// Returns the names of all topics.
     ///
     /// # Errors
-    /// Returns an error if the broker does not answer.
+    /// Fails if the broker does not answer.
     pub fn names(&self) -> Result<Vec<String>> {
         let metadata = self.consumer.fetch_metadata(None, TIMEOUT)?;
         Ok(metadata.topics().iter().map(|topic| topic.name().to_owned()).collect())
@@ -60,7 +60,7 @@ impl KafkaTopics {
     /// Creates topics, with the default number of replicas.
     ///
     /// # Errors
-    /// Returns an error if the broker does not create one of them.
+    /// Fails if the broker does not create one of them.
     pub fn create(&self, names: &[impl AsRef<str>], partitions: i32) -> Result<()> {
         let admin: AdminClient<DefaultClientContext> = self.config.create()?;
         let topic = |name| NewTopic::new(name, partitions, TopicReplication::Fixed(-1));
@@ -75,7 +75,7 @@ impl KafkaTopics {
     /// Returns a property of a topic; `None` if topics do not have it.
     ///
     /// # Errors
-    /// Returns an error if the broker does not answer, or there is no such topic.
+    /// Fails if the broker does not answer, or there is no such topic.
     pub fn property(&self, topic: &str, name: &str) -> Result<Option<String>> {
         let admin: AdminClient<DefaultClientContext> = self.config.create()?;
         let options = AdminOptions::new().request_timeout(Some(TIMEOUT));
@@ -89,7 +89,7 @@ impl KafkaTopics {
     /// transactions.
     ///
     /// # Errors
-    /// Returns an error if the broker does not answer.
+    /// Fails if the broker does not answer.
     pub fn end_offset(&self, topic: &str) -> Result<u64> {
         let mut sum = 0;
         for partition in self.partitions(topic)? {
@@ -105,7 +105,7 @@ impl KafkaTopics {
     /// records. So this waits, for a short time, until no transaction is open.
     ///
     /// # Errors
-    /// Returns an error if the topic cannot be read in time, or of `take`.
+    /// Fails if the topic cannot be read in time, or if `take` fails.
     pub fn read(&self, topic: &str, take: impl FnMut(&BorrowedMessage<'_>) -> Result<()>) -> Result<()> {
         let (partitions, begin) = (self.partitions(topic)?, Instant::now());
         while self.has_open_transaction(topic, &partitions)? && begin.elapsed() < TRANSACTION_TIMEOUT {
@@ -155,7 +155,7 @@ impl KafkaTopics {
     /// Counts the committed records of a topic.
     ///
     /// # Errors
-    /// Returns an error if the topic cannot be read in time.
+    /// Fails if the topic cannot be read in time.
     pub fn count(&self, topic: &str) -> Result<u64> {
         self.count_partitions(topic, &self.partitions(topic)?)
     }
@@ -163,7 +163,7 @@ impl KafkaTopics {
     /// Counts the committed records of a partition.
     ///
     /// # Errors
-    /// Returns an error if the partition cannot be read in time.
+    /// Fails if the partition cannot be read in time.
     pub fn count_partition(&self, topic: &str, partition: i32) -> Result<u64> {
         self.count_partitions(topic, &[partition])
     }

@@ -133,8 +133,8 @@ impl Launch {
     /// Starts the server and waits until it answers.
     ///
     /// # Errors
-    /// Returns an error if the programs cannot be found or fetched, or the server does not start. The error
-    /// includes the end of the server's error log.
+    /// Fails if the programs cannot be found or fetched, or the server does not start. The error includes the end of
+    /// the server's error log.
     pub fn start(&self) -> Result<TestServer> {
         let flavour = self.package.flavour();
         let flavour = flavour.with_context(|| format!("{} is not a server", self.package.name()))?;
@@ -239,7 +239,7 @@ const PORTS: Range<u16> = 12_000..32_000;
 /// same.
 ///
 /// # Errors
-/// Returns an error if no port in the range is free.
+/// Fails if no port in the range is free.
 pub fn free_port() -> Result<u16> {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let spread = process::id().wrapping_mul(61);

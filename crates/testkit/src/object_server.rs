@@ -43,7 +43,7 @@ impl ObjectServer {
     ///
     /// # Errors
     ///
-    /// Returns an error if the server cannot be downloaded, or does not start.
+    /// Fails if the server cannot be downloaded, or does not start.
     pub fn start() -> Result<Self> {
         let program = ensure_program()?;
         let (port, master_port, filer_port) = (free_port()?, free_port()?, free_port()?);
@@ -80,7 +80,7 @@ impl ObjectServer {
     ///
     /// # Errors
     ///
-    /// Returns an error if there is no such object.
+    /// Fails if there is no such object.
     pub fn read(&self, name: &str) -> Result<Vec<u8>> {
         let (status, body) = request(self.filer_port, "GET", &object_path(name), &[])?;
         ensure!(status == 200, "{name}: status {status}");
@@ -91,7 +91,7 @@ impl ObjectServer {
     ///
     /// # Errors
     ///
-    /// Returns an error if the server refuses it.
+    /// Fails if the server refuses it.
     pub fn write(&self, name: &str, bytes: &[u8]) -> Result<()> {
         let (status, _) = request(self.filer_port, "PUT", &object_path(name), bytes)?;
         ensure!((200..300).contains(&status), "{name}: status {status}");
@@ -102,7 +102,7 @@ impl ObjectServer {
     ///
     /// # Errors
     ///
-    /// Returns an error if the server refuses it.
+    /// Fails if the server refuses it.
     pub fn remove(&self, name: &str) -> Result<()> {
         let (status, _) = request(self.filer_port, "DELETE", &object_path(name), &[])?;
         ensure!((200..300).contains(&status), "{name}: status {status}");

@@ -189,7 +189,7 @@ impl TestPackage {
     /// Returns the servers for tests of many servers, by [`SERVERS_VARIABLE`].
     ///
     /// # Errors
-    /// Returns an error if the variable contains an unknown server.
+    /// Fails if the variable contains an unknown server.
     pub fn from_env() -> Result<Vec<Self>> {
         match env::var(SERVERS_VARIABLE) {
             Ok(text) => Self::parse_list(&text).with_context(|| format!("{SERVERS_VARIABLE}={text}")),
@@ -200,7 +200,7 @@ impl TestPackage {
     /// Parses a list of servers: `all`, or names separated by commas.
     ///
     /// # Errors
-    /// Returns an error if the list contains an unknown server. The message lists all names.
+    /// Fails if the list contains an unknown server. The message lists all names.
     pub fn parse_list(text: &str) -> Result<Vec<Self>> {
         let servers = || Self::all().filter(|package| package.flavour().is_some());
         if text == "all" {

@@ -33,7 +33,7 @@ impl PackageHome {
     /// missing.
     ///
     /// # Errors
-    /// Returns an error if the package is missing and cannot be fetched. The message says how to get it.
+    /// Fails if the package is missing and cannot be fetched. The message says how to get it.
     pub fn find(package: TestPackage) -> Result<Self> {
         if let Some(prefix) = env::var_os(package.variable()) {
             return Ok(Self { package, prefix: PathBuf::from(prefix), libraries: None });
@@ -83,7 +83,7 @@ impl PackageHome {
     /// Returns the path of a program.
     ///
     /// # Errors
-    /// Returns an error if there is no program of this name.
+    /// Fails if there is no program of this name.
     pub fn program(&self, name: &str) -> Result<PathBuf> {
         let paths = ["bin", "sbin", "libexec"].map(|directory| self.prefix.join(directory).join(name));
         paths
@@ -95,7 +95,7 @@ impl PackageHome {
     /// Returns a command that runs a program with its bare name as `argv[0]`.
     ///
     /// # Errors
-    /// Returns an error if there is no program of this name.
+    /// Fails if there is no program of this name.
     pub fn command(&self, name: &str) -> Result<Command> {
         let program = self.program(name)?;
         // The dynamic loader of Debian 11 lacks the option `--argv0`: `argv[0]` is then the program's path.
@@ -118,7 +118,7 @@ impl PackageHome {
     /// Runs a program to completion with `input` on its standard input.
     ///
     /// # Errors
-    /// Returns an error if the program cannot be started. Its own failure is in the output's status.
+    /// Fails if the program cannot be started. Its own failure is in the output's status.
     pub fn run<A: AsRef<OsStr>>(&self, name: &str, arguments: &[A], input: &[u8]) -> Result<Output> {
         let mut command = self.command(name)?;
         command.args(arguments);
@@ -128,7 +128,7 @@ impl PackageHome {
     /// Runs `mysqlbinlog`, or MariaDB's `mariadb-binlog`.
     ///
     /// # Errors
-    /// Returns an error if the program cannot be started. Its own failure is in the output's status.
+    /// Fails if the program cannot be started. Its own failure is in the output's status.
     pub fn mysqlbinlog<A: AsRef<OsStr>>(&self, arguments: &[A], input: &[u8]) -> Result<Output> {
         let name = if self.package.flavour() == Some(ServerFlavour::MariaDb) {
             "mariadb-binlog"
@@ -141,7 +141,7 @@ impl PackageHome {
     /// Returns the version that the server prints.
     ///
     /// # Errors
-    /// Returns an error if the server cannot be run.
+    /// Fails if the server cannot be run.
     pub fn version(&self) -> Result<String> {
         let name = match (self.package, self.package.flavour()) {
             (_, Some(flavour)) => flavour.server_program(),

@@ -89,7 +89,7 @@ impl Proxy {
     /// Creates a proxy for this port of 127.0.0.1.
     ///
     /// # Errors
-    /// Returns an error if there is no free port.
+    /// Fails if there is no free port.
     pub fn to(server: u16) -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("could not find a free port")?;
         listener.set_nonblocking(true)?;

@@ -43,7 +43,7 @@ impl PythonEnvironment {
     /// Returns the Python of the environment. Its packages are fetched into the cache if they are missing.
     ///
     /// # Errors
-    /// Returns an error if the machine has no Python with `venv`, or if the packages cannot be fetched.
+    /// Fails if the machine has no Python with `venv`, or if the packages cannot be fetched.
     pub fn python(self) -> Result<PathBuf> {
         let directory = cache::cached_dir(self.directory, |directory| self.install(directory))?;
         Ok(python_in(&directory))

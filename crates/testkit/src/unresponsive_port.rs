@@ -25,7 +25,7 @@ impl UnresponsivePort {
     ///
     /// # Errors
     ///
-    /// Returns an error if the system refuses, or the port still answers.
+    /// Fails if the system refuses, or the port still answers.
     pub fn open() -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let port = listener.local_addr()?.port();

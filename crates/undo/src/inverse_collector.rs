@@ -24,7 +24,7 @@ pub trait RowChoice {
     ///
     /// # Errors
     ///
-    /// If the row cannot be decoded.
+    /// Fails if the row cannot be decoded.
     fn selects_row(&mut self, row: &RowChange<'_, '_>) -> Result<bool, DecodeError>;
 }
 
@@ -120,7 +120,7 @@ impl InverseCollector {
     ///
     /// # Errors
     ///
-    /// If the system has no random bytes for the file's password.
+    /// Fails if the system has no random bytes for the file's password.
     pub fn new(directory: &Path, memory_max: usize) -> io::Result<Self> {
         Ok(Self {
             inverter: RowInverter::new(),
@@ -138,7 +138,7 @@ impl InverseCollector {
     ///
     /// # Errors
     ///
-    /// If the event cannot be decoded or inverted, or the temporary file cannot be written.
+    /// Fails if the event cannot be decoded or inverted, or the temporary file cannot be written.
     pub fn push(
         &mut self,
         raw: &RawEvent<'_>,
@@ -167,7 +167,7 @@ impl InverseCollector {
     ///
     /// # Errors
     ///
-    /// If the temporary file cannot be written.
+    /// Fails if the temporary file cannot be written.
     pub fn end_transaction(&mut self, name: &str) -> Result<(), CollectError> {
         self.end_statement()?;
         let size = std::mem::take(&mut self.size);

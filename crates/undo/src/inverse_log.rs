@@ -99,7 +99,7 @@ impl InverseLog {
     ///
     /// # Errors
     ///
-    /// If the temporary file cannot be read.
+    /// Fails if the temporary file cannot be read.
     pub fn next_part(&mut self) -> io::Result<Option<InversePart<'_>>> {
         if !self.records.pop(&mut self.record)? {
             return Ok(None);
@@ -123,7 +123,7 @@ impl InverseLog {
     ///
     /// # Errors
     ///
-    /// If the log cannot be written, or the temporary file cannot be read.
+    /// Fails if the log cannot be written, or the temporary file cannot be read.
     pub fn write(
         mut self,
         format: &EventFormat,

@@ -25,7 +25,7 @@ impl RowInverter {
     ///
     /// # Errors
     ///
-    /// If the map is invalid.
+    /// Fails if the map is invalid.
     pub fn register(&mut self, map: &TableMap<'_>) -> Result<(), DecodeError> {
         self.tables.register(map).map(drop)
     }
@@ -35,7 +35,7 @@ impl RowInverter {
     ///
     /// # Errors
     ///
-    /// If the event is corrupt, or its images lack columns that the inverse needs.
+    /// Fails if the event is corrupt, or its images lack columns that the inverse needs.
     pub fn invert(
         &mut self,
         event: &Rows<'_>,

@@ -91,7 +91,7 @@ impl ReplicaMonitor {
     ///
     /// # Errors
     ///
-    /// If the connection or a query fails.
+    /// Fails if the connection or a query fails.
     pub(crate) fn open(address: &ServerAddress) -> Result<Self, WarmError> {
         let mut connection =
             SqlConnection::open(address).map_err(WarmError::server("log in to the replica"))?;
@@ -126,7 +126,7 @@ impl ReplicaMonitor {
     ///
     /// # Errors
     ///
-    /// If the connection or a query fails.
+    /// Fails if the connection or a query fails.
     pub(crate) fn open_without_replication(address: &ServerAddress) -> Result<Self, WarmError> {
         let mut connection =
             SqlConnection::open(address).map_err(WarmError::server("log in to the server"))?;
@@ -145,7 +145,7 @@ impl ReplicaMonitor {
     ///
     /// # Errors
     ///
-    /// If the query fails.
+    /// Fails if the query fails.
     pub(crate) fn channels(&mut self) -> Result<Vec<ReplicaChannel>, WarmError> {
         let rows = self
             .connection
@@ -158,7 +158,7 @@ impl ReplicaMonitor {
     ///
     /// # Errors
     ///
-    /// If the query fails.
+    /// Fails if the query fails.
     pub(crate) fn executed_gtids(&mut self) -> Result<GtidSet, WarmError> {
         if self.properties.flavour == Flavour::MariaDb {
             return Ok(GtidSet::new());
@@ -173,7 +173,7 @@ impl ReplicaMonitor {
     ///
     /// # Errors
     ///
-    /// If the connection is lost.
+    /// Fails if the connection is lost.
     pub(crate) fn load_uncommitted(&mut self, channels: &mut [ReplicaChannel]) -> Result<(), WarmError> {
         if !self.reports_rows || self.properties.flavour == Flavour::MariaDb {
             return Ok(());
@@ -216,7 +216,7 @@ impl ReplicaMonitor {
     ///
     /// # Errors
     ///
-    /// If the connection is lost.
+    /// Fails if the connection is lost.
     pub(crate) fn uncommitted_in(&mut self, sessions: &[u32]) -> Result<UncommittedRows, WarmError> {
         if !self.reports_rows || sessions.is_empty() {
             return Ok(UncommittedRows::default());
@@ -248,7 +248,7 @@ impl ReplicaMonitor {
     ///
     /// # Errors
     ///
-    /// If the query fails.
+    /// Fails if the query fails.
     pub(crate) fn counter(&mut self, name: &str) -> Result<u64, WarmError> {
         let rows = self.connection.rows(&format!("SHOW GLOBAL STATUS LIKE '{name}'"));
         let rows = rows.map_err(WarmError::server("query the server's status"))?;
@@ -292,7 +292,7 @@ impl ReplicaFacts {
     ///
     /// # Errors
     ///
-    /// If the replica does not report their location.
+    /// Fails if the replica does not report their location.
     pub(crate) fn relay_index(&self, channel: &str) -> Result<PathBuf, WarmError> {
         let index = self.relay_index.as_deref();
         let index = index.ok_or_else(|| {

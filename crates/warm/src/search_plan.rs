@@ -159,7 +159,7 @@ impl SearchPlan {
     ///
     /// # Errors
     ///
-    /// If a value of the row is corrupt.
+    /// Fails if a value of the row is corrupt.
     pub fn for_each_search<'p>(
         &'p self,
         kind: RowsKind,

@@ -49,7 +49,7 @@ const RETRY_BACKOFF: Duration = Duration::from_millis(500);
 ///
 /// # Errors
 ///
-/// If the first connection fails, the server is no replica or refuses, or its relay logs cannot be read. Later
+/// Fails if the first connection fails, the server is no replica or refuses, or its relay logs cannot be read. Later
 /// temporary errors are retried.
 pub fn warm(settings: &WarmSettings, observer: &mut dyn WarmObserver) -> Result<WarmReport, WarmError> {
     let mut replica = ReplicaMonitor::open(&settings.admin)?;
@@ -78,7 +78,8 @@ pub fn warm(settings: &WarmSettings, observer: &mut dyn WarmObserver) -> Result<
 ///
 /// # Errors
 ///
-/// If the first connection fails, the server refuses, or the logs cannot be read. Later temporary errors are retried.
+/// Fails if the first connection fails, the server refuses, or the logs cannot be read. Later temporary errors are
+/// retried.
 pub fn warm_for(
     applier: &ExternalApplier,
     settings: &ExternalApplierSettings,

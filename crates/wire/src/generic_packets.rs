@@ -292,7 +292,7 @@ impl<'a> CommandResponse<'a> {
     ///
     /// # Errors
     ///
-    /// Returns [`WireError::Refused`] for an ERR packet. Fails if the payload is no response.
+    /// Fails if the payload is an ERR packet ([`WireError::Refused`]), or no response.
     pub fn decode(payload: &'a [u8], capabilities: Capabilities) -> Result<Self, WireError> {
         match payload.first() {
             Some(&OK) => Ok(Self::Ok(OkPacket::decode(payload, capabilities)?)),

@@ -186,7 +186,7 @@ impl PacketCodec {
     ///
     /// # Errors
     ///
-    /// The errors of [`PacketCodec::next`].
+    /// Fails if [`PacketCodec::next`] fails.
     pub fn is_ready(&mut self) -> Result<bool, WireError> {
         self.incoming.release();
         while !self.join()? {
@@ -228,7 +228,7 @@ impl PacketCodec {
     ///
     /// # Errors
     ///
-    /// If a compressed packet cannot be decompressed.
+    /// Fails if a compressed packet cannot be decompressed.
     pub fn discard_packet(&mut self) -> Result<bool, WireError> {
         loop {
             while let Some(sequence) = self.incoming.discard_piece() {
@@ -320,7 +320,7 @@ impl PacketCodec {
     ///
     /// # Errors
     ///
-    /// Returns the errors of `encode`, and appends nothing.
+    /// Fails if `encode` fails, and appends nothing then.
     pub fn send_encoded<E>(&mut self, encode: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> Result<(), E> {
         if self.frames.is_some() {
             let mut payload = Vec::new();

@@ -84,7 +84,7 @@ impl PrepareReader {
     ///
     /// # Errors
     ///
-    /// Returns [`WireError::Refused`] if the server refuses. Fails if the packet is not allowed at this point.
+    /// Fails if the server refuses ([`WireError::Refused`]), or if the packet is not allowed at this point.
     pub fn read(&mut self, payload: &[u8]) -> Result<Option<PreparedStatement>, WireError> {
         if ErrPacket::is(payload) {
             return Err(ErrPacket::decode(payload)?.to_error().into());

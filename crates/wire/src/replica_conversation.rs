@@ -337,8 +337,8 @@ impl ReplicaConversation {
     ///
     /// # Errors
     ///
-    /// Returns [`WireError::Refused`] if the source refuses (1236: it cannot send the requested log). Fails if the
-    /// packet is not allowed at this point, or if an answer is invalid. The connection cannot be used after an error.
+    /// Fails if the source refuses ([`WireError::Refused`]; 1236: it cannot send the requested log), if the packet is
+    /// not allowed at this point, or if an answer is invalid. The connection cannot be used after an error.
     pub fn read<'a>(&mut self, payload: &'a [u8]) -> Result<ReplicaStep<'a>, WireError> {
         match mem::replace(&mut self.phase, ConversationPhase::Over) {
             ConversationPhase::Asking { number, reader, value } => {

@@ -113,8 +113,8 @@ impl ResultReader {
     ///
     /// # Errors
     ///
-    /// Returns [`WireError::Refused`] if the server refuses, which it can do even between rows. Fails if the packet
-    /// is not allowed at this point.
+    /// Fails if the server refuses ([`WireError::Refused`]), which it can do even between rows, or if the packet is not
+    /// allowed at this point.
     ///
     /// # Panics
     ///

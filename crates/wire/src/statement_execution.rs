@@ -97,8 +97,8 @@ impl ServerStatement {
     ///
     /// # Errors
     ///
-    /// Returns the server's error for a parameter that the statement does not have, or for too much data. The command
-    /// has no response: report the error when the statement is run.
+    /// Fails if the statement does not have the parameter, or if the data is too long, with the server's error. The
+    /// command has no response: report the error when the statement is run.
     pub fn append(&mut self, parameter: u16, data: &[u8], limit: usize) -> Result<(), ServerError> {
         if parameter >= self.parameters {
             return Err(ServerError::new(1210, "HY000", "Incorrect arguments to mysqld_stmt_send_long_data"));

@@ -18,7 +18,7 @@ pub struct Help {
 /// Runs `--help` for the program, and for the commands that its help lists, at any depth.
 ///
 /// # Errors
-/// Returns an error if a command prints no help.
+/// Fails if a command prints no help.
 pub fn collect(stage: &Stage) -> Result<Help> {
     let mut text = "All help, at 100 columns; written by `cargo xtask words`.\n".to_owned();
     let commands = add(stage, &[], &mut text)?;

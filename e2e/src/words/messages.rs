@@ -55,7 +55,7 @@ impl Script {
     /// Reads a script, with or without output.
     ///
     /// # Errors
-    /// Returns an error if a line is neither output nor part of a script.
+    /// Fails if a line is neither output nor part of a script.
     pub fn parse(text: &str) -> Result<Self> {
         let mut parts = Vec::new();
         let mut is_files = false;
@@ -109,7 +109,7 @@ impl Script {
     /// Runs all commands; returns the script with their output.
     ///
     /// # Errors
-    /// Returns an error if a command cannot be started, or a file for the examples cannot be created.
+    /// Fails if a command cannot be started, or a file for the examples cannot be created.
     pub fn run(&self, stage: &Stage) -> Result<String> {
         let model = stage.path().join("model");
         copy(&testkit::workspace_root().join("samples"), &model).context("could not copy the samples")?;

@@ -75,7 +75,7 @@ Every message in the sources, by file; written by `cargo xtask words`.
 /// Lists the messages of the sources, each with a mark if it occurs in `examples`; those of `help` are left out.
 ///
 /// # Errors
-/// Returns an error if a source file cannot be read.
+/// Fails if a source file cannot be read.
 pub fn collect(examples: &str, help: &str) -> Result<String> {
     let help = joined(help);
     let root = testkit::workspace_root();

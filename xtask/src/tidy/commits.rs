@@ -20,7 +20,7 @@ const SUBJECT_CHARS_MAX: usize = 72;
 /// Checks the subjects of the commits since the rule was made.
 ///
 /// # Errors
-/// When git fails in a clone. A copy of the sources without git's directory has no commits to check.
+/// Fails if git fails in a clone. A copy of the sources without git's directory has no commits to check.
 pub(super) fn check(root: &Path) -> Result<Vec<Finding>> {
     if !root.join(".git").exists() {
         return Ok(Vec::new());

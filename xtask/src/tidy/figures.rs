@@ -50,7 +50,7 @@ struct Census {
 /// Measures the sources, and finds the figures that are worse than those checked in.
 ///
 /// # Errors
-/// When the checked-in figures cannot be read.
+/// Fails if the checked-in figures cannot be read.
 pub(super) fn check(root: &Path, files: &[File]) -> Result<Vec<Finding>> {
     let path = root.join(LIMITS_PATH);
     let text = fs::read_to_string(&path).with_context(|| format!("could not read {}", path.display()))?;

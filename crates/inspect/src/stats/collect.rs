@@ -60,7 +60,7 @@ impl StatsSettings {
 ///
 /// # Errors
 ///
-/// A log cannot be read or decoded. An open or torn end of a log is no error, but part of the report.
+/// Fails if a log cannot be read or decoded. An open or torn end of a log is no error, but part of the report.
 pub fn collect(
     readers: impl IntoIterator<Item = Result<LogReader, logs::LogError>, IntoIter: Send>,
     settings: &StatsSettings,

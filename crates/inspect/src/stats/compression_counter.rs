@@ -39,7 +39,7 @@ impl CompressionCounter {
     ///
     /// # Errors
     ///
-    /// If the event cannot be decoded. It is then not counted.
+    /// Fails if the event cannot be decoded. It is then not counted.
     pub fn add_event(&mut self, raw: &RawEvent<'_>, format: &EventFormat) -> Result<(), DecodeError> {
         // Positions do not matter here.
         let TrackedEvent { role, step, ended } = match self.tracker.track(0, raw, format) {

@@ -56,7 +56,7 @@ const WAITING_SIZE_MAX: usize = 16 << 20;
 ///
 /// # Errors
 ///
-/// [`InspectError::Stopped`]. All faults of the logs are in the verdicts.
+/// Fails if the caller stops the check ([`InspectError::Stopped`]). All faults of the logs are in the verdicts.
 pub fn verify(
     inputs: impl IntoIterator<Item = VerifyInput, IntoIter: Send>,
     on_progress: &mut dyn FnMut(u64) -> ControlFlow<()>,

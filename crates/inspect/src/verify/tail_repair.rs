@@ -66,7 +66,7 @@ pub enum RepairError {
 ///
 /// # Errors
 ///
-/// If the log cannot be read, the copy cannot be written, or whole transactions follow a fault.
+/// Fails if the log cannot be read, the copy cannot be written, or whole transactions follow a fault.
 pub fn repair_tail(log: &Path, reader: LogReader, copy: &Path) -> Result<TailRepair, RepairError> {
     let name = reader.name().to_owned();
     let mut search = TailSearch::default();

@@ -23,8 +23,8 @@ use crate::row_condition::{ConditionCoverage, RowCondition};
 ///
 /// # Errors
 ///
-/// If a log cannot be read, is corrupt, or is torn although not in use, or if a condition names a column, but the logs
-/// have no column names.
+/// Fails if a log cannot be read, is corrupt, or is torn although not in use, or if a condition names a column, but the
+/// logs have no column names.
 pub fn row_history(
     settings: &HistorySettings,
     on_progress: &mut dyn FnMut(usize) -> ControlFlow<()>,

@@ -171,7 +171,7 @@ impl DetectedConflict {
     ///
     /// # Errors
     ///
-    /// If the row cannot be read.
+    /// Fails if the row cannot be read.
     pub(crate) fn compare(self, connection: &mut SqlConnection) -> Result<RowConflict, TargetFailure> {
         let found = match self.condition.is_empty() {
             true => None,

@@ -53,7 +53,8 @@ impl PendingStatement {
     ///
     /// # Errors
     ///
-    /// If the temporary file cannot be written. Memory cannot replace it, because a statement's size has no limit.
+    /// Fails if the temporary file cannot be written. Memory cannot replace it, because a statement's size has no
+    /// limit.
     pub(super) fn bound(&mut self) -> io::Result<()> {
         if self.body.unmoved_count().max(self.rows.unmoved_count()) < UNMOVED_MAX / BATCH_SIZE {
             return Ok(());

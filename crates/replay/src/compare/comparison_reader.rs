@@ -13,14 +13,14 @@ pub trait ComparisonReader: fmt::Debug + Send {
     ///
     /// # Errors
     ///
-    /// If the server or database of this side does not answer.
+    /// Fails if the server or database of this side does not answer.
     fn tables(&mut self, database: &[u8]) -> Result<Vec<Vec<u8>>, TargetFailure>;
 
     /// Reads a table's columns, in order; empty if there is no such table.
     ///
     /// # Errors
     ///
-    /// If the server or database of this side does not answer.
+    /// Fails if the server or database of this side does not answer.
     fn columns(&mut self, table: &TargetTableName) -> Result<Vec<ComparedColumn>, TargetFailure>;
 
     /// Reads all rows of a table, and returns their digest. Calls `may_continue` at intervals. If `may_continue`
@@ -28,7 +28,7 @@ pub trait ComparisonReader: fmt::Debug + Send {
     ///
     /// # Errors
     ///
-    /// If the rows cannot be read.
+    /// Fails if the rows cannot be read.
     fn digest(
         &mut self,
         table: &TargetTableName,
@@ -46,7 +46,7 @@ pub trait ComparisonReader: fmt::Debug + Send {
     ///
     /// # Errors
     ///
-    /// If the table cannot be read, or this side computes no checksums.
+    /// Fails if the table cannot be read, or this side computes no checksums.
     fn checksum(&mut self, table: &TargetTableName) -> Result<String, TargetFailure> {
         Err(TargetFailure::refused(format!("no checksum of {table} can be computed")))
     }

@@ -72,7 +72,7 @@ impl TargetComparison {
     ///
     /// # Errors
     ///
-    /// The server or the target does not answer.
+    /// Fails if the server or the target does not answer.
     pub fn tables(
         &mut self,
         mut found: LogTables,
@@ -93,7 +93,7 @@ impl TargetComparison {
     ///
     /// # Errors
     ///
-    /// The server or the target does not answer, or `may_continue` stops the comparison.
+    /// Fails if the server or the target does not answer, or `may_continue` stops the comparison.
     pub fn compare(
         &mut self,
         pair: &TablePair,

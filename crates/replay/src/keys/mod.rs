@@ -110,7 +110,7 @@ impl KeyReader {
     ///
     /// # Errors
     ///
-    /// If a row is truncated.
+    /// Fails if a row is truncated.
     pub fn read(&self, rows: &Rows<'_>, decoder: &RowDecoder, out: &mut KeySet) -> Result<(), DecodeError> {
         for table in &self.kept {
             push_new(&mut out.shared, *table);

@@ -36,7 +36,7 @@ impl TransactionKeys {
     ///
     /// # Errors
     ///
-    /// If an event cannot be decoded.
+    /// Fails if an event cannot be decoded.
     pub fn read<'d>(
         &mut self,
         events: &[RawEvent<'_>],

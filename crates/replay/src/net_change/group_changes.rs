@@ -79,7 +79,7 @@ impl GroupChanges {
     ///
     /// # Errors
     ///
-    /// If an event is of another type or cannot be decoded. No part of the transaction is taken then.
+    /// Fails if an event is of another type or cannot be decoded. No part of the transaction is taken then.
     pub fn take<'d>(
         &mut self,
         events: &[RawEvent<'_>],
@@ -120,7 +120,7 @@ impl GroupChanges {
     ///
     /// # Errors
     ///
-    /// If an event cannot be encoded.
+    /// Fails if an event cannot be encoded.
     pub fn write(&mut self, out: &mut Vec<u8>) -> Result<ChangesReport, EncodeError> {
         self.flush()?;
         out.append(&mut self.events);

@@ -171,8 +171,8 @@ impl NetChanges {
     ///
     /// # Errors
     ///
-    /// If the map cannot be decoded, or the table's rows cannot be folded. Rows with this table number are then refused
-    /// for the same reason.
+    /// Fails if the map cannot be decoded, or the table's rows cannot be folded. Rows with this table number are then
+    /// refused for the same reason.
     pub fn add_map(
         &mut self,
         map: &TableMap<'_>,
@@ -209,8 +209,8 @@ impl NetChanges {
     ///
     /// # Errors
     ///
-    /// If the rows cannot be folded or decoded. The caller must then call [`NetChanges::undo`], except after a refusal
-    /// for the whole table: the event has changed nothing then.
+    /// Fails if the rows cannot be folded or decoded. The caller must then call [`NetChanges::undo`], except after a
+    /// refusal for the whole table: the event has changed nothing then.
     pub fn rows(&mut self, rows: &Rows<'_>) -> Result<(), NetChangeError> {
         if rows.column_count == 0 {
             return Ok(()); // Only ends the statement.

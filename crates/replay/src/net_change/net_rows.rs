@@ -35,7 +35,7 @@ impl NetChanges {
     ///
     /// # Errors
     ///
-    /// If an event cannot be encoded. Events appended before remain.
+    /// Fails if an event cannot be encoded. Events appended before remain.
     pub fn write(&self, form: &NetRowsForm, out: &mut Vec<u8>) -> Result<NetRows, EncodeError> {
         let mut total = NetRows::default();
         for (table, table_id) in self.tables.iter().zip(1..) {

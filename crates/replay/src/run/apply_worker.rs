@@ -107,7 +107,7 @@ pub(super) struct GroupInput<'g> {
 ///
 /// # Errors
 ///
-/// The first failure in commit order.
+/// Fails if a group fails, with the first failure in commit order.
 pub(super) fn run(
     target: &dyn ReplayTarget,
     options: &ReplayOptions,

@@ -94,7 +94,7 @@ impl Parallelism {
 ///
 /// # Errors
 ///
-/// If the selection names a log that is not given, the target does not answer, or `seen` breaks.
+/// Fails if the selection names a log that is not given, the target does not answer, or `seen` breaks.
 pub fn plan(
     source: &mut TransactionSource,
     target: DryRunTarget<'_>,

@@ -61,7 +61,7 @@ impl ClockReader {
     ///
     /// # Errors
     ///
-    /// If the clock is inconsistent; the reader is then unchanged.
+    /// Fails if the clock is inconsistent; the reader is then unchanged.
     pub(super) fn read(
         &mut self,
         number: u64,

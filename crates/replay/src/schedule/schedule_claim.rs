@@ -116,7 +116,7 @@ impl ClaimBuilder {
     ///
     /// # Errors
     ///
-    /// If the mode uses the logical clock, and the clock is inconsistent.
+    /// Fails if the mode uses the logical clock, and the clock is inconsistent.
     pub fn claim(
         &mut self,
         number: u64,

@@ -124,7 +124,7 @@ impl LogCursor {
     ///
     /// # Errors
     ///
-    /// If the positions of a rewritten log cannot be read.
+    /// Fails if the positions of a rewritten log cannot be read.
     pub(super) fn origin(
         &mut self,
         whole: &GatheredTransaction,

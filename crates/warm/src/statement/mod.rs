@@ -121,7 +121,7 @@ const ROWS_MAX: u64 = 4096;
 ///
 /// # Errors
 ///
-/// The reason why the statement has no search.
+/// Fails if the statement has no search, with the reason.
 pub fn read_extent(statement: &LoggedStatement<'_>) -> Result<ReadExtent, SkipReason> {
     if statement.sql.len() > SIZE_MAX {
         return Err(SkipReason::Size);
@@ -142,7 +142,7 @@ impl ReadExtent {
     ///
     /// # Errors
     ///
-    /// If a name cannot be written in the statement's character set.
+    /// Fails if a name cannot be written in the statement's character set.
     pub fn sql(&self, columns: &[Vec<String>]) -> Result<Vec<u8>, SkipReason> {
         let (mut counts, mut values) = (Vec::new(), Vec::new());
         for (table, columns) in self.tables.iter().zip(columns) {

@@ -14,7 +14,7 @@ const WORDS_MAX: usize = 1000;
 ///
 /// # Errors
 ///
-/// If a part of the text may do more than read.
+/// Fails if a part of the text may do more than read.
 pub(super) fn check_tables(
     rows: &StatementText<'_>,
     functions: FunctionSet,

@@ -44,7 +44,7 @@ struct TopLevelWord {
 ///
 /// # Errors
 ///
-/// If the statement reads no rows by itself, or cannot be parsed.
+/// Fails if the statement reads no rows by itself, or cannot be parsed.
 pub(super) fn split_clauses(text: &StatementText<'_>) -> Result<ReadClauses, SkipReason> {
     let words = words(text, &text.tokens()?)?;
     let keyword = |at: usize| words.get(at).map_or("", |word| word.keyword.as_str());

@@ -33,7 +33,7 @@ impl<'s> StatementText<'s> {
     ///
     /// # Errors
     ///
-    /// If the ends of characters, quotes or words cannot be determined by the bytes.
+    /// Fails if the ends of characters, quotes or words cannot be determined by the bytes.
     pub(super) fn from_statement(statement: &LoggedStatement<'s>) -> Result<Self, SkipReason> {
         let LoggedStatement { sql, sql_mode, charset, .. } = *statement;
         let units = match charset {
@@ -97,7 +97,7 @@ impl<'s> StatementText<'s> {
     ///
     /// # Errors
     ///
-    /// If the name's characters are unknown.
+    /// Fails if the name's characters are unknown.
     pub(super) fn name(&self, token: &SqlToken) -> Result<String, SkipReason> {
         let name = name_of(self.bytes(token)).into_owned();
         match self.units == CharUnits::Utf8 || name.is_ascii() {

@@ -18,7 +18,7 @@ pub(super) struct ReadTables {
 ///
 /// # Errors
 ///
-/// If the text has an unknown form.
+/// Fails if the text has an unknown form.
 pub(super) fn find_tables(text: &StatementText<'_>) -> Result<ReadTables, SkipReason> {
     let mut finder = TableFinder { text, tokens: text.cursor(), all: Vec::new() };
     let tables = finder.take_references()?;

@@ -119,7 +119,7 @@ impl ServerKeySource {
     ///
     /// # Errors
     ///
-    /// Returns [`WireError::ServerKey`] if the key is invalid, or if the password is too long for the key.
+    /// Fails if the key is invalid, or if the password is too long for the key ([`WireError::ServerKey`]).
     pub fn known(key: Vec<u8>, password: &[u8]) -> Result<Self, WireError> {
         auth::encrypted(password, &[0; PADDING_SIZE], &key, &[0; PADDING_SIZE])?;
         Ok(Self::Known(key))
@@ -203,8 +203,8 @@ impl ClientHandshake {
     ///
     /// # Errors
     ///
-    /// Returns [`WireError::Refused`] if the server refuses. Fails if server and options are incompatible, or if the
-    /// packet is not allowed at this point. The connection cannot be used after an error.
+    /// Fails if the server refuses ([`WireError::Refused`]), if server and options are incompatible, or if the packet
+    /// is not allowed at this point. The connection cannot be used after an error.
     pub fn read(&mut self, payload: &[u8]) -> Result<HandshakeStep, WireError> {
         let phase = mem::replace(&mut self.phase, HandshakePhase::Over);
         if ErrPacket::is(payload) {
@@ -238,7 +238,7 @@ impl ClientHandshake {
     ///
     /// # Errors
     ///
-    /// The errors of [`ClientHandshake::read`].
+    /// Fails if [`ClientHandshake::read`] fails.
     ///
     /// # Panics
     ///

@@ -30,7 +30,7 @@ impl PasswordKey {
     ///
     /// # Errors
     ///
-    /// Returns [`WireError::PrivateKey`] if this is no RSA key, or a key of more than 8192 bits.
+    /// Fails if this is no RSA key, or a key of more than 8192 bits ([`WireError::PrivateKey`]).
     pub fn from_pem(pem: &str) -> Result<Self, WireError> {
         let pem = trim_pem(pem);
         let key = RsaPrivateKey::from_pkcs8_pem(pem).or_else(|_| RsaPrivateKey::from_pkcs1_pem(pem));
@@ -48,7 +48,7 @@ impl PasswordKey {
     ///
     /// # Errors
     ///
-    /// Returns [`WireError::PrivateKey`] if the key cannot be generated.
+    /// Fails if the key cannot be generated ([`WireError::PrivateKey`]).
     pub fn generate(seed: [u8; 32]) -> Result<Self, WireError> {
         let key = RsaPrivateKey::new(&mut SeededBytes::new(seed), KEY_BITS);
         Self::new(key.map_err(|error| WireError::PrivateKey { reason: error.to_string() })?)
@@ -64,7 +64,7 @@ impl PasswordKey {
     ///
     /// # Errors
     ///
-    /// Returns [`WireError::PrivateKey`] if the key cannot be encoded.
+    /// Fails if the key cannot be encoded ([`WireError::PrivateKey`]).
     pub fn private_pem(&self) -> Result<String, WireError> {
         let pem = self.key.to_pkcs8_pem(LineEnding::LF);
         pem.map(|pem| pem.to_string()).map_err(|error| WireError::PrivateKey { reason: error.to_string() })

@@ -106,7 +106,7 @@ impl StoredPassword {
     ///
     /// # Errors
     ///
-    /// Returns [`WireError::TooLong`] for more than 256 bytes, the servers' limit.
+    /// Fails if the password has more than 256 bytes, the servers' limit ([`WireError::TooLong`]).
     pub fn caching_sha2(password: &[u8], seed: [u8; 32]) -> Result<Self, WireError> {
         if password.is_empty() {
             return Ok(Self::empty(PasswordPlugin::CachingSha2));
@@ -129,8 +129,8 @@ impl StoredPassword {
     ///
     /// # Errors
     ///
-    /// Returns [`WireError::PasswordHash`] if this is neither a hash of mysql_native_password nor a hash of
-    /// caching_sha2_password. An empty string is an error too: see [`StoredPassword::empty`].
+    /// Fails if this is neither a hash of mysql_native_password nor a hash of caching_sha2_password
+    /// ([`WireError::PasswordHash`]). An empty string is an error too: see [`StoredPassword::empty`].
     pub fn parse(text: &[u8]) -> Result<Self, WireError> {
         let bytes = text.strip_prefix(b"0x").and_then(from_hex);
         let text = bytes.as_deref().unwrap_or(text);

@@ -8,7 +8,7 @@ use wire::ServerError;
 ///
 /// # Errors
 ///
-/// If a value is impossible, or the settings of TLS contradict each other.
+/// Fails if a value is impossible, or the settings of TLS contradict each other.
 pub(super) fn changed_source(
     before: &ServerAddress,
     change: &SourceChange,

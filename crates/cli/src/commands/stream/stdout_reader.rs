@@ -39,7 +39,7 @@ pub(super) struct ProgressFile {
 ///
 /// # Errors
 ///
-/// If there is no standard output.
+/// Fails if there is no standard output.
 pub(super) fn open_stdout(progress: Option<ProgressFile>) -> io::Result<PipeSink> {
     // Without the standard library's buffer: bytes in it are not written yet.
     let stdout = Arc::new(File::from(io::stdout().as_fd().try_clone_to_owned()?));
@@ -79,7 +79,7 @@ impl Write for BlockingStdout {
 ///
 /// # Errors
 ///
-/// If a write fails, or the progress cannot be saved.
+/// Fails if a write fails, or the progress cannot be saved.
 pub(super) fn drain(output: &mut RecordSink) -> io::Result<()> {
     output.save()?;
     let begun = Instant::now();
