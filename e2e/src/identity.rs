@@ -248,7 +248,8 @@ mod tests {
 
     #[test]
     fn numbers_of_runs_are_positive() {
-        let check = |text: &str, expected: Option<usize>| assert_eq!(parse_draws(text).ok(), expected, "{text}");
+        let check =
+            |text: &str, expected: Option<usize>| assert_eq!(parse_draws(text).ok(), expected, "{text}");
         check("1", Some(1));
         check("5000", Some(5000));
         check("0", None);

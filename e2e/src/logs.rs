@@ -103,9 +103,10 @@ impl LogSet {
     fn read(directory: &Path, files: Vec<PathBuf>) -> Result<Self> {
         let mut set =
             Self { files: Vec::new(), positions: Vec::new(), times: Vec::new(), databases: Vec::new() };
-        let last = files.len().checked_sub(1).with_context(|| {
-            format!("an index in {} lists no logs", directory.display())
-        })?;
+        let last = files
+            .len()
+            .checked_sub(1)
+            .with_context(|| format!("an index in {} lists no logs", directory.display()))?;
         for (index, path) in files.iter().enumerate() {
             let bytes = fs::read(path).with_context(|| format!("could not read {}", path.display()))?;
             let headers = read_headers(&bytes);

@@ -417,7 +417,8 @@ impl<'s> MeasureWorker<'s> {
         let mut inside = self.open_payload(&body, &format, checksum_size, large).map_err(wrong)?;
         if inside.is_none() {
             one_large = self.lock_if_large(source, u64::MAX)?;
-            inside = self.open_payload(&body, &format, checksum_size, LargePayloads::Accept).map_err(wrong)?;
+            inside =
+                self.open_payload(&body, &format, checksum_size, LargePayloads::Accept).map_err(wrong)?;
         }
         let Some(inside) = inside else { unreachable!("ours: large transactions are now allowed") };
         let start = inside.start;

@@ -219,8 +219,8 @@ impl MysqlSession {
         if let TransactionState::ImplicitCommit(Some(gtid)) = &self.state {
             let _ = write!(self.sql, "SET @@SESSION.GTID_NEXT='{gtid}';");
         }
-        let is_undone =
-            matches!(statement.outcome(), SourceOutcome::RolledBack(_)) && self.state == TransactionState::Open;
+        let is_undone = matches!(statement.outcome(), SourceOutcome::RolledBack(_))
+            && self.state == TransactionState::Open;
         if is_undone {
             self.sql.push_str("SAVEPOINT bintide_statement;");
         }
@@ -269,7 +269,8 @@ impl MysqlSession {
     /// Appends the buffered row events to the SQL, as one statement if possible.
     fn put_rows(&mut self) {
         let bytes = std::mem::take(&mut self.rows);
-        let is_inside = self.state == TransactionState::Open && self.row_transaction_start == RowTransactionStart::Implicit;
+        let is_inside = self.state == TransactionState::Open
+            && self.row_transaction_start == RowTransactionStart::Implicit;
         let is_small = bytes.len() <= UNITE_SIZE_MAX;
         match self.format.clone().filter(|_| is_inside && is_small) {
             Some(format) => {
@@ -301,7 +302,9 @@ impl MysqlSession {
 
     /// Begins a transaction whose first changes are row events.
     fn begin_rows_if_due(&mut self) {
-        if self.state != TransactionState::BeginPending || self.row_transaction_start == RowTransactionStart::Begin {
+        if self.state != TransactionState::BeginPending
+            || self.row_transaction_start == RowTransactionStart::Begin
+        {
             return self.begin_if_due();
         }
         assert!(self.gtids.is_empty(), "ours: a logged transaction begins by BEGIN");
@@ -627,8 +630,9 @@ impl TargetSession for MysqlSession {
         }
         self.send()?;
         // Rows sent as statements commit after their table. The table alone is not the whole transaction.
-        let is_in_parts = format
-            .is_some_and(|format| self.makes_statements(format) || self.table_creation == TableCreation::InParts);
+        let is_in_parts = format.is_some_and(|format| {
+            self.makes_statements(format) || self.table_creation == TableCreation::InParts
+        });
         if let Some(gtid) = self.gtids.last() {
             if is_in_parts {
                 return Err(TargetFailure::refused(
@@ -803,7 +807,8 @@ fn put_database(out: &mut Vec<u8>, database: &[u8], variables: &mut SessionState
 
 /// Returns the `LOAD DATA` statement with a local file instead of the source's file.
 fn load_sql(sql: &[u8], load: &LoadDataFile) -> Result<Vec<u8>, TargetFailure> {
-    let malformed = || TargetFailure::refused("LOAD DATA: the event states a wrong position of the file name");
+    let malformed =
+        || TargetFailure::refused("LOAD DATA: the event states a wrong position of the file name");
     let Range { start, end } = load.file_name;
     let (before, after) = (sql.get(..start).ok_or_else(malformed)?, sql.get(end..).ok_or_else(malformed)?);
     let mut out = before.to_vec();
@@ -858,7 +863,9 @@ mod tests {
         let found = check_skipped_rows(duplicates, counts).map_err(|failure| failure.message);
         match expected {
             Ok(()) => assert_eq!(found, Ok(()), "{duplicates:?} {skipped:?}"),
-            Err(part) => assert!(found.is_err_and(|message| message.contains(part)), "{duplicates:?} {skipped:?}"),
+            Err(part) => {
+                assert!(found.is_err_and(|message| message.contains(part)), "{duplicates:?} {skipped:?}")
+            }
         }
     }
 }

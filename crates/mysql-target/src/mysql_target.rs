@@ -172,7 +172,9 @@ impl MysqlTarget {
     /// Returns notes about unexpected behaviour, one line each.
     pub fn remarks(&self) -> Vec<String> {
         let why = match self.sql_apply_reason {
-            Some(SqlApplyReason::MariaDb) => Some("rows were applied as SQL statements: the target is MariaDB"),
+            Some(SqlApplyReason::MariaDb) => {
+                Some("rows were applied as SQL statements: the target is MariaDB")
+            }
             Some(SqlApplyReason::MissingPrivilege) if self.facts.is_older_than(MYSQL_8) => {
                 Some("rows were applied as SQL statements: the account does not have SUPER")
             }

@@ -3,9 +3,7 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use replay::compare::{
-    ColumnReading, ComparedColumn, ComparisonForm, ComparisonReader, RowText, RowsDigest,
-};
+use replay::compare::{ColumnReading, ComparedColumn, ComparisonForm, ComparisonReader, RowText, RowsDigest};
 use replay::{ReplayError, TargetFailure, TargetTableName};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags};

@@ -128,7 +128,9 @@ pub(crate) fn read_stored_tables(connection: &Connection) -> Result<Vec<StoredTa
     check_ownership(connection)?;
     let data_type = |kind: &MysqlType| match kind {
         // The texts of the ENUM or SET are unknown.
-        MysqlType::Enum { .. } | MysqlType::Set { .. } if kind.strict_type() != StrictType::Text => NUMBER_ONLY,
+        MysqlType::Enum { .. } | MysqlType::Set { .. } if kind.strict_type() != StrictType::Text => {
+            NUMBER_ONLY
+        }
         _ => "",
     };
     let tables = TableCatalogue::load(connection)?.into_tables().map(|(source, table)| {

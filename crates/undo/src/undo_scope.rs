@@ -95,7 +95,8 @@ mod tests {
     }
 
     fn selection(pattern: &str) -> TableSelection {
-        let patterns = if pattern.is_empty() { Vec::new() } else { vec![TablePattern::new(pattern.as_bytes())] };
+        let patterns =
+            if pattern.is_empty() { Vec::new() } else { vec![TablePattern::new(pattern.as_bytes())] };
         TableSelection { database: None, patterns }
     }
 }

@@ -31,8 +31,12 @@ fn interrupted_statements_stop_the_replay() -> Result<()> {
     let log = log_with_error(&source, 1317, directory.path())?;
     let mut command = Command::new(bintide()?);
     command.env_clear().arg("replay").arg(log).arg("--to");
-    let ran: Ran = command.arg(format!("sqlite:{}", directory.path().join("copy.db").display())).output()?.into();
-    ensure!(ran.code == Some(1) && ran.stderr.contains("was interrupted on the source (error 1317)"), "{ran:?}");
+    let ran: Ran =
+        command.arg(format!("sqlite:{}", directory.path().join("copy.db").display())).output()?.into();
+    ensure!(
+        ran.code == Some(1) && ran.stderr.contains("was interrupted on the source (error 1317)"),
+        "{ran:?}"
+    );
     Ok(())
 }
 
@@ -69,7 +73,10 @@ fn rows_of_files_are_not_skipped_silently() -> Result<()> {
     for (clause, is_refused) in [("", true), (" ignore", false), (" replace", false)] {
         let source = Launch::mysql().options(["--server-id=1", "--binlog-format=STATEMENT"]).start()?;
         source.sql(&format!("{define}; flush binary logs"))?;
-        source.sql(&format!("load data infile '{}'{clause} into table d.t; flush binary logs", file.display()))?;
+        source.sql(&format!(
+            "load data infile '{}'{clause} into table d.t; flush binary logs",
+            file.display()
+        ))?;
         let target = target("--skip-log-bin")?;
         target.sql(&format!("{define}; insert into d.t values (2, 'other')"))?;
         let ran = replay(&source.binlogs()?[1..2], &target, &["--allow-gap"])?;

@@ -4,8 +4,8 @@ use std::ops::ControlFlow;
 
 use anyhow::{Context, Result, bail, ensure};
 use servers::{
-    CancelToken, ConnectionError, LinkOptions, LoadDataCounts, PasswordSource, PublicKeySource, ServerAddress,
-    ServerFacts, ServerLink, SqlConnection, SslMode, StatementParameter, TlsPolicy, check_fit,
+    CancelToken, ConnectionError, LinkOptions, LoadDataCounts, PasswordSource, PublicKeySource,
+    ServerAddress, ServerFacts, ServerLink, SqlConnection, SslMode, StatementParameter, TlsPolicy, check_fit,
 };
 use testkit::{Launch, ServerFlavour, TestPackage, TestServer};
 use wire::CleartextPolicy;

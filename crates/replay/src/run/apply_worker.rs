@@ -344,7 +344,8 @@ impl<'f> WorkerShared<'f> {
             }
             watcher.report_status()?;
             let mut state = self.state();
-            if state.finished_groups.is_empty() && state.failure.is_none() && state.schedule.open_count() > 0 {
+            if state.finished_groups.is_empty() && state.failure.is_none() && state.schedule.open_count() > 0
+            {
                 state.is_feeder_waiting = true;
                 drop(self.group_finished.wait_timeout(state, POLL_INTERVAL));
             }
@@ -366,7 +367,11 @@ fn wait_on<'s>(condition: &Condvar, state: MutexGuard<'s, WorkerState>) -> Mutex
 impl WorkerSeat {
     fn new(session: Box<dyn TargetSession>) -> Self {
         let signal = session.commit_signal();
-        Self { session: Mutex::new(WorkerSession { session, sent: None }), decision_made: Condvar::new(), signal }
+        Self {
+            session: Mutex::new(WorkerSession { session, sent: None }),
+            decision_made: Condvar::new(),
+            signal,
+        }
     }
 
     fn session(&self) -> MutexGuard<'_, WorkerSession> {
@@ -663,10 +668,10 @@ mod tests {
     use crate::replay_error::{ReplayError, TargetFailure};
     use crate::replay_progress::{AppliedState, ReplayProgress, StatementIntent};
     use crate::replay_report::ReplayStatus;
+    use crate::replay_target::{IntentOutcome, ReplayTarget, TargetSession};
     use crate::row_events::RowEvents;
     use crate::run::group_queue::{GroupQueue, QueueLimits};
     use crate::run::replay_monitor::{ReplayMonitor, ReplayObserver};
-    use crate::replay_target::{IntentOutcome, ReplayTarget, TargetSession};
     use crate::schedule::{ClaimBuilder, ParallelMode, TransactionFootprint};
     use crate::session_variables::SessionVariables;
     use crate::target_table_definition::TargetTableDefinition;
@@ -751,7 +756,12 @@ mod tests {
     #[test]
     fn reports_continue_while_no_group_can_be_offered() {
         let (queue, _groups) = GroupQueue::new(QueueLimits { open: 1, waiting: 1, bytes: 1 });
-        let shared = WorkerShared::new(&queue, CommitOrder::Strict, vec![Box::new(IdleTarget)], &ReplayProgress::default());
+        let shared = WorkerShared::new(
+            &queue,
+            CommitOrder::Strict,
+            vec![Box::new(IdleTarget)],
+            &ReplayProgress::default(),
+        );
         let mut claims = ClaimBuilder::new(ParallelMode::LogicalClock);
         let mut number = 0;
         while shared.state().schedule.has_room() {

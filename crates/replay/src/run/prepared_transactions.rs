@@ -111,7 +111,9 @@ impl PreparedTransactions {
             )));
         };
         let before = prepared.held_bytes();
-        prepared.spool_rows().map_err(|error| ReplayError::Plan { transaction: prepared.head.to_string(), error })?;
+        prepared
+            .spool_rows()
+            .map_err(|error| ReplayError::Plan { transaction: prepared.head.to_string(), error })?;
         self.held_bytes = self.held_bytes - before + prepared.held_bytes();
         Ok(())
     }

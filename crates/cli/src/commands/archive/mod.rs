@@ -106,7 +106,9 @@ struct ArchiveListArgs {
 /// Archives logs, or runs a subcommand.
 pub(crate) fn run(command: &ArchiveArgs, global: &GlobalArgs) -> CommandResult {
     match &command.action {
-        Some(ArchiveAction::Ls(command)) => text::list(&command.choice, OutputFormat::of(command.json), global),
+        Some(ArchiveAction::Ls(command)) => {
+            text::list(&command.choice, OutputFormat::of(command.json), global)
+        }
         Some(ArchiveAction::Verify(command)) => verify::run(command, global),
         Some(ArchiveAction::Restore(command)) => restore::run(command, global),
         Some(ArchiveAction::Prune(command)) => prune::run(command, global),

@@ -101,7 +101,12 @@ impl ReceiveDisplay {
     }
 
     /// Prints the result.
-    pub(super) fn print(&self, figures: &ReceiveFigures, directory: &Path, format: OutputFormat) -> CommandResult {
+    pub(super) fn print(
+        &self,
+        figures: &ReceiveFigures,
+        directory: &Path,
+        format: OutputFormat,
+    ) -> CommandResult {
         self.lock_progress().screen.clear();
         let mut out = io::stdout().lock();
         match format {
