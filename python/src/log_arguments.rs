@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use binlog::encryption::Keyring;
 use inspect::stats::StatsSelection;
-use logs::{FoundLogs, GtidSelection, LogReader, Store, archived_contents, read_keyring};
+use logs::{FoundLogs, GtidSelection, LogReader, Store, add_archive_keyring, archived_contents, read_keyring};
 use pyo3::exceptions::{PyTypeError, PyUserWarning, PyValueError};
 use pyo3::prelude::{Borrowed, Bound, FromPyObject, PyAny, PyErr, PyResult, Python};
 use pyo3::types::{PyAnyMethods as _, PyDateTime, PyString};
@@ -62,6 +62,11 @@ pub(crate) struct SelectionArguments {
 impl InputLogs {
     /// Finds all logs, so that a missing one is reported before the work starts. Warns of logs that are not read.
     pub(crate) fn find(py: Python<'_>, paths: PathArgument, keyring: Option<PathBuf>) -> PyResult<Self> {
+        let keyring = keyring.as_deref().map(read_keyring).transpose();
+        let keyring = keyring.map_err(|error| log_error(&error))?.map(Arc::new);
+        if let Some(keyring) = &keyring {
+            add_archive_keyring(Arc::clone(keyring));
+        }
         let mut logs = VecDeque::new();
         for path in &paths.0 {
             let found = py.detach(|| FoundLogs::at(path)).map_err(|error| log_error(&error))?;
@@ -74,8 +79,7 @@ impl InputLogs {
             let index = &found.index;
             logs.extend(found.logs.into_iter().map(|path| InputLog { path, index: index.clone() }));
         }
-        let keyring = keyring.as_deref().map(read_keyring).transpose();
-        Ok(Self { logs, keyring: keyring.map_err(|error| log_error(&error))?.map(Arc::new) })
+        Ok(Self { logs, keyring })
     }
 
     /// Leaves out archived logs that have no transaction of the selection, by their manifests.

@@ -14,12 +14,16 @@ use binlog::encryption::{ENCRYPTED_HEADER_SIZE, EncryptedHeader, Keyring};
 use sha2::{Digest, Sha256};
 
 use crate::archive_error::ArchiveError;
+use crate::archive_objects::{ArchiveObjects, KnownObject, SmallObject, UploadSummary};
 use crate::change_table_store::ChangeTableStore;
 use crate::change_tables::{
     LocalTables, ManifestTables, TABLE_ROOT, TABLE_STATE, TABLES, TableFile, TableWriter,
 };
-use crate::manifest::{FRONT_SIZE, Manifest};
-use crate::segment::{LogDigest, SegmentHead, hex, open_cipher, read_failed, read_segment, write_segment};
+use crate::manifest::{FRONT_SIZE, Manifest, ManifestSegment};
+use crate::master_key::{ArchiveKeys, MasterKey, TableKey};
+use crate::segment::{
+    LogDigest, SEGMENT_HEAD_SIZE_MAX, SegmentHead, hex, open_cipher, read_failed, read_segment, write_segment,
+};
 use crate::segment_error::SegmentError;
 use crate::storage::{ArchiveStorage, CreateOutcome, StoredObject};
 
@@ -27,11 +31,15 @@ use crate::storage::{ArchiveStorage, CreateOutcome, StoredObject};
 const MANIFESTS: &str = "manifests";
 /// Directory of the segments.
 const SEGMENTS: &str = "segments";
+/// Object that shows that an archive is encrypted.
+const ENCRYPTION_MARK: &str = "encryption.json";
+/// Content of this object.
+const ENCRYPTION_MARK_TEXT: &[u8] = b"{\"new_objects\": \"encrypted\"}\n";
 
 /// An archive of one server's logs, in any storage.
 #[derive(Clone, Debug)]
 pub struct Archive {
-    pub(crate) storage: ArchiveStorage,
+    pub(crate) objects: ArchiveObjects,
 }
 
 /// Result of archiving one log.
@@ -93,14 +101,37 @@ impl fmt::Debug for AddOptions<'_> {
 }
 
 impl Archive {
-    /// Creates the archive in a storage.
-    pub const fn new(storage: ArchiveStorage) -> Self {
-        Self { storage }
+    /// Creates the archive in a storage, without keys.
+    pub fn new(storage: ArchiveStorage) -> Self {
+        Self { objects: ArchiveObjects::new(storage) }
+    }
+
+    /// Returns the archive with the keys that decrypt its objects.
+    #[must_use]
+    pub fn with_keys(mut self, keys: ArchiveKeys) -> Self {
+        self.objects.keys = keys;
+        self
+    }
+
+    /// Returns the archive with a key that encrypts new objects; `None` for plain objects.
+    #[must_use]
+    pub fn with_master_key(mut self, master_key: Option<MasterKey>) -> Self {
+        self.objects.master_key = master_key;
+        self
+    }
+
+    /// Returns the key of new change tables; `None` if they are not encrypted.
+    pub fn table_key(&self) -> Option<TableKey> {
+        self.objects.master_key.as_ref().map(MasterKey::table_key)
     }
 
     /// Returns the location of the archive as it was given.
     pub fn location(&self) -> &str {
-        self.storage.location()
+        self.storage().location()
+    }
+
+    const fn storage(&self) -> &ArchiveStorage {
+        &self.objects.storage
     }
 
     /// Returns the manifests of all archived logs.
@@ -109,10 +140,10 @@ impl Archive {
     ///
     /// Those of the storage.
     pub fn manifests(&self) -> Result<ManifestList, ArchiveError> {
-        let objects = self.storage.list(MANIFESTS)?;
+        let objects = self.storage().list(MANIFESTS)?;
         let mut list = ManifestList::default();
-        for (name, bytes) in self.storage.read_all(&objects)? {
-            match parse_manifest(&name, &bytes) {
+        for SmallObject { name, content } in self.objects.read_all(&objects)? {
+            match content.and_then(|content| parse_manifest(&name, &content)) {
                 Ok(manifest) => list.manifests.push(manifest),
                 Err(error) => list.damaged.push(DamagedManifest { log: log_of_manifest(&name), error }),
             }
@@ -127,7 +158,7 @@ impl Archive {
     ///
     /// Those of the storage.
     pub fn has_segments(&self) -> Result<bool, ArchiveError> {
-        Ok(!self.storage.list(SEGMENTS)?.is_empty())
+        Ok(!self.storage().list(SEGMENTS)?.is_empty())
     }
 
     /// Returns the manifest of one log; `None` if the log is not archived.
@@ -137,16 +168,16 @@ impl Archive {
     /// If the manifest cannot be read, or is invalid.
     pub fn manifest(&self, log: &str) -> Result<Option<Manifest>, ArchiveError> {
         let object = StoredObject { name: manifest_name(log), size: 0, modified_at: 0 };
-        let found = self.storage.read_all(&[object])?;
-        found.first().map(|(name, bytes)| parse_manifest(name, bytes)).transpose()
+        let found = self.objects.read_all(&[object])?.pop();
+        found.map(|found| parse_manifest(&found.name, &found.content?)).transpose()
     }
 
     /// Archives a log that its server has closed.
     ///
     /// # Errors
     ///
-    /// If the log cannot be read, or changes meanwhile; if the archive has another log of this name; or if the storage
-    /// fails. Nothing is archived then.
+    /// If the log cannot be read, or changes meanwhile; if the archive has another log of this name, or is encrypted and
+    /// the log would be plain; or if the storage fails. Nothing is archived then.
     pub fn add(
         &self,
         path: &Path,
@@ -154,6 +185,7 @@ impl Archive {
         progress: &mut (dyn FnMut(u64) -> ControlFlow<()> + Send),
     ) -> Result<ArchiveOutcome, ArchiveError> {
         let log = file_name(path)?;
+        self.mark_encryption()?;
         let open = || File::open(path).map_err(read_failed);
         let size = open()?.metadata().map_err(read_failed)?.len();
         let front = front_digest(open()?)?;
@@ -167,51 +199,71 @@ impl Archive {
             }
         }
         let segment = format!("{SEGMENTS}/{log}.{}", random_suffix());
-        let mut upload = self.storage.upload(&segment)?;
+        let mut upload = self.objects.upload(&segment)?;
         let mut source = ProgressReader { input: open()?, done: 0, progress };
         let summary = write_segment(&mut source, options.keyring, |bytes| upload.put(bytes));
         let summary = summary.map_err(as_interruption)?;
         if summary.file_size != size || open()?.metadata().map_err(read_failed)?.len() != size {
             return Err(ArchiveError::Changed { name: log });
         }
-        upload.finish()?;
+        let UploadSummary { size, sha256 } = upload.finish()?;
+        let segment = ManifestSegment { name: segment, size, sha256, key: self.objects.key_id() };
         let mut manifest = Manifest::new(&log, front, segment, &summary);
-        if let Err(error) = self.complete(path, options, known.as_ref(), &mut manifest) {
+        let tables = self.complete(path, options, known.as_ref(), &mut manifest).inspect_err(|_| {
             // Without a manifest, the segment counts for nothing: `prune` finds it if it cannot be deleted now.
-            let _ = self.storage.delete(&manifest.segment);
-            return Err(error);
-        }
-        let Some(known) = known else { return self.seal(manifest) };
+            let _ = self.storage().delete(&manifest.segment);
+        })?;
+        let Some(known) = known else { return self.seal(manifest, tables.as_ref()) };
         self.replace(&known, &manifest)?;
-        Ok(ArchiveOutcome::Repaired(manifest))
+        Ok(ArchiveOutcome::Repaired(self.settle_tables(manifest, tables.as_ref())?))
+    }
+
+    /// Marks the archive as encrypted before its first encrypted object. The mark is in plain, so that a run without a
+    /// key finds it, too.
+    fn mark_encryption(&self) -> Result<(), ArchiveError> {
+        let is_marked = self.storage().size(ENCRYPTION_MARK)?.is_some();
+        match &self.objects.master_key {
+            None if is_marked => {
+                Err(ArchiveError::EncryptionRequired { location: self.location().to_owned() })
+            }
+            Some(_) if !is_marked => {
+                self.storage().create(ENCRYPTION_MARK, ENCRYPTION_MARK_TEXT.to_vec()).map(drop)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Adds the change tables to a new manifest, and checks what is stored. `known` is the manifest that it replaces.
+    /// Returns the change tables that were uploaded.
     fn complete(
         &self,
         path: &Path,
         options: AddOptions<'_>,
         known: Option<&Manifest>,
         manifest: &mut Manifest,
-    ) -> Result<(), ArchiveError> {
+    ) -> Result<Option<LocalTables>, ArchiveError> {
         if known.is_some_and(|known| known.sha256 != manifest.sha256) {
             return Err(ArchiveError::OtherLog { name: manifest.log.clone() });
         }
+        let mut local = None;
         match options.tables {
             // Another writer was first: its files stay.
             Some(_) if known.is_none() && self.manifest(&manifest.log)?.is_some() => {}
             Some(tables) => {
-                self.add_tables(path, tables, manifest)?;
+                let tables = tables(path)?;
+                self.upload_tables(&tables, manifest)?;
                 self.check_tables(manifest, options.trial)?;
+                local = Some(tables);
             }
             None => manifest.change_tables = known.and_then(|known| known.change_tables.clone()),
         }
-        self.check_segment(manifest, options.trial)
+        self.check_segment(manifest, options.trial)?;
+        Ok(local)
     }
 
     /// Returns whether the archive still has the segment of a log.
     fn has_segment(&self, known: &Manifest) -> Result<bool, ArchiveError> {
-        Ok(self.storage.size(&known.segment)? == Some(known.segment_size))
+        Ok(self.storage().size(&known.segment)? == Some(known.segment_size))
     }
 
     /// Writes the change tables of an archived log if they are requested and the archive lacks one of them.
@@ -226,51 +278,70 @@ impl Archive {
         };
         let mut is_complete = known.change_tables.is_some();
         for file in tables_of(known) {
-            is_complete &= self.storage.size(&file.name)? == Some(file.size);
+            is_complete &= self.storage().size(&file.name)? == Some(file.size);
         }
         if is_complete {
             return Ok(ArchiveOutcome::Present(known.clone()));
         }
-        let mut manifest = known.clone();
-        self.add_tables(path, tables, &mut manifest)?;
+        let (mut manifest, local) = (known.clone(), tables(path)?);
+        self.upload_tables(&local, &mut manifest)?;
         self.check_tables(&manifest, trial)?;
         self.replace(known, &manifest)?;
+        let manifest = self.settle_tables(manifest, Some(&local))?;
         Ok(match known.change_tables {
             Some(_) => ArchiveOutcome::Repaired(manifest),
             None => ArchiveOutcome::TablesAdded(manifest),
         })
     }
 
-    /// Adds the change tables of a log. Their names are the same at each attempt, so that readers never find a change
+    /// Uploads the change tables of a log. Their names are the same at each attempt, so that readers never find a change
     /// twice: a file replaces that of an attempt that was interrupted.
-    fn add_tables(
-        &self,
-        path: &Path,
-        tables: &mut TableWriter<'_>,
-        manifest: &mut Manifest,
-    ) -> Result<(), ArchiveError> {
-        let LocalTables { directory, names, missing } = tables(path)?;
+    fn upload_tables(&self, local: &LocalTables, manifest: &mut Manifest) -> Result<(), ArchiveError> {
+        let LocalTables { directory, names, key, missing } = local;
         let mut files = Vec::new();
         let store = self.change_tables();
-        for name in &names {
-            files.push(store.upload(&directory.join(name), name)?);
+        for name in names {
+            files.push(store.upload(&directory.join(name), name, key.as_deref())?);
         }
         files.sort_by(|a, b| a.name.cmp(&b.name));
-        manifest.change_tables = Some(ManifestTables { files, missing });
+        manifest.change_tables = Some(ManifestTables { files, missing: missing.clone() });
         Ok(())
+    }
+
+    /// Checks that the change tables are those of the manifest after this process has uploaded its own. Two processes
+    /// that archive the same log encrypt its tables differently, so that one may have replaced files of the other.
+    /// Whoever finds that uploads its files again, and then replaces the manifest.
+    fn settle_tables(
+        &self,
+        mut manifest: Manifest,
+        local: Option<&LocalTables>,
+    ) -> Result<Manifest, ArchiveError> {
+        let Some(local) = local.filter(|local| local.key.is_some()) else { return Ok(manifest) };
+        for _ in 0..TABLE_UPLOADS_MAX {
+            match self.verify_tables(&manifest) {
+                Err(ArchiveError::Table { .. }) => {}
+                verified => return verified.map(|()| manifest),
+            }
+            let known = manifest.clone();
+            self.upload_tables(local, &mut manifest)?;
+            self.replace(&known, &manifest)?;
+            manifest = self.manifest(&manifest.log)?.unwrap_or(manifest);
+        }
+        self.verify_tables(&manifest)?;
+        Ok(manifest)
     }
 
     /// Returns the store of the change tables.
     pub fn change_tables(&self) -> ChangeTableStore {
-        ChangeTableStore::below(self.storage.clone(), TABLE_ROOT)
+        ChangeTableStore::below(self.objects.clone(), TABLE_ROOT)
     }
 
     /// Replaces the manifest of a log, and deletes what only the earlier one names.
     fn replace(&self, known: &Manifest, manifest: &Manifest) -> Result<(), ArchiveError> {
-        self.storage.replace(&manifest_name(&manifest.log), manifest_text(manifest))?;
+        self.objects.replace(&manifest_name(&manifest.log), manifest_text(manifest))?;
         // `prune` finds what cannot be deleted now.
         if known.segment != manifest.segment {
-            let _ = self.storage.delete(&known.segment);
+            let _ = self.storage().delete(&known.segment);
         }
         self.delete_other_tables(known, manifest);
         Ok(())
@@ -280,7 +351,7 @@ impl Archive {
     fn delete_other_tables(&self, of: &Manifest, kept: &Manifest) {
         let is_kept = |name: &str| tables_of(kept).any(|file| file.name == name);
         for file in tables_of(of).filter(|file| !is_kept(&file.name)) {
-            let _ = self.storage.delete(&file.name);
+            let _ = self.storage().delete(&file.name);
         }
     }
 
@@ -288,8 +359,8 @@ impl Archive {
     ///
     /// A request that failed may have been carried out, and a repeated one then finds the manifest of the first. So the
     /// segment is deleted only if another manifest was read: `prune` finds segments without one.
-    fn seal(&self, manifest: Manifest) -> Result<ArchiveOutcome, ArchiveError> {
-        match self.storage.create(&manifest_name(&manifest.log), manifest_text(&manifest))? {
+    fn seal(&self, manifest: Manifest, tables: Option<&LocalTables>) -> Result<ArchiveOutcome, ArchiveError> {
+        match self.objects.create(&manifest_name(&manifest.log), manifest_text(&manifest))? {
             CreateOutcome::Created => return Ok(ArchiveOutcome::Archived(manifest)),
             CreateOutcome::Exists => {}
         }
@@ -299,17 +370,17 @@ impl Archive {
         if other.segment == manifest.segment {
             return Ok(ArchiveOutcome::Archived(manifest));
         }
-        let _ = self.storage.delete(&manifest.segment);
+        let _ = self.storage().delete(&manifest.segment);
         self.delete_other_tables(&manifest, &other);
         match other.sha256 == manifest.sha256 {
-            true => Ok(ArchiveOutcome::Present(other)),
+            true => Ok(ArchiveOutcome::Present(self.settle_tables(other, tables)?)),
             false => Err(ArchiveError::OtherLog { name: manifest.log }),
         }
     }
 
     /// Checks that the storage has the segment.
     fn check_segment(&self, manifest: &Manifest, trial: SegmentTrial) -> Result<(), ArchiveError> {
-        let found = self.storage.size(&manifest.segment)?;
+        let found = self.storage().size(&manifest.segment)?;
         if found != Some(manifest.segment_size) {
             return Err(ArchiveError::MissingSegment { name: manifest.segment.clone() });
         }
@@ -328,7 +399,7 @@ impl Archive {
     }
 
     fn check_table_size(&self, file: &TableFile) -> Result<(), ArchiveError> {
-        let what = match self.storage.size(&file.name)? {
+        let what = match self.storage().size(&file.name)? {
             Some(size) if size == file.size => return Ok(()),
             Some(_) => "does not have the size in its manifest",
             None => "is missing",
@@ -345,7 +416,8 @@ impl Archive {
         let mut piece = vec![0; COPY_SIZE];
         for file in tables_of(manifest) {
             self.check_table_size(file)?;
-            let (mut reader, mut digest) = (self.storage.reader(&file.name, file.size), LogDigest::default());
+            let (mut reader, mut digest) =
+                (self.storage().reader(&file.name, file.size), LogDigest::default());
             loop {
                 let count = reader.read(&mut piece).map_err(read_failed)?;
                 if count == 0 {
@@ -445,7 +517,8 @@ impl Archive {
     }
 
     fn head(&self, manifest: &Manifest) -> Result<SegmentHead, ArchiveError> {
-        SegmentHead::read_from(&mut self.storage.reader(&manifest.segment, manifest.segment_size))
+        let front = self.objects.read_front(segment_of(manifest), SEGMENT_HEAD_SIZE_MAX as u64)?;
+        SegmentHead::read_from(&mut &front[..])
     }
 
     fn read(
@@ -453,7 +526,7 @@ impl Archive {
         manifest: &Manifest,
         take: impl FnMut(&[u8]) -> Result<ControlFlow<()>, ArchiveError>,
     ) -> Result<SegmentHead, ArchiveError> {
-        match self.storage.size(&manifest.segment)? {
+        match self.storage().size(&manifest.segment)? {
             None => return Err(ArchiveError::MissingSegment { name: manifest.segment.clone() }),
             Some(size) if size < manifest.segment_size => {
                 return Err(SegmentError::Truncated { offset: size }.into());
@@ -464,7 +537,7 @@ impl Archive {
             }
             Some(_) => {}
         }
-        read_segment(self.storage.reader(&manifest.segment, manifest.segment_size), take)
+        read_segment(self.objects.reader(segment_of(manifest))?, take)
     }
 
     /// Opens an archived log to be read from front to back, decrypted. Its end is an error if the log does not come
@@ -500,9 +573,9 @@ impl Archive {
     ///
     /// Those of the storage.
     pub fn remove(&self, manifest: &Manifest) -> Result<(), ArchiveError> {
-        self.storage.delete(&manifest_name(&manifest.log))?;
-        self.storage.delete(&manifest.segment)?;
-        tables_of(manifest).try_for_each(|file| self.storage.delete(&file.name))
+        self.storage().delete(&manifest_name(&manifest.log))?;
+        self.storage().delete(&manifest.segment)?;
+        tables_of(manifest).try_for_each(|file| self.storage().delete(&file.name))
     }
 
     /// Returns segments and change tables that no manifest names and that did not change since this time, in seconds
@@ -527,8 +600,8 @@ impl Archive {
                 tables.chain([manifest.segment.as_str()])
             })
             .collect();
-        let mut objects = self.storage.list(SEGMENTS)?;
-        objects.extend(self.storage.list(TABLES)?);
+        let mut objects = self.storage().list(SEGMENTS)?;
+        objects.extend(self.storage().list(TABLES)?);
         objects.retain(|object| {
             object.modified_at <= unchanged_since_s
                 && !named.contains(object.name.as_str())
@@ -543,7 +616,7 @@ impl Archive {
     ///
     /// Those of the storage.
     pub fn remove_orphan(&self, object: &StoredObject) -> Result<(), ArchiveError> {
-        self.storage.delete(&object.name)
+        self.storage().delete(&object.name)
     }
 }
 
@@ -632,6 +705,17 @@ fn file_name(path: &Path) -> Result<String, ArchiveError> {
 
 /// Size of the pieces in which files of change tables are copied and read.
 const COPY_SIZE: usize = 1 << 20;
+
+/// Number of uploads of change tables while another process replaces them.
+const TABLE_UPLOADS_MAX: usize = 16;
+
+fn segment_of(manifest: &Manifest) -> KnownObject<'_> {
+    KnownObject {
+        name: &manifest.segment,
+        size: manifest.segment_size,
+        is_encrypted: manifest.segment_key.is_some(),
+    }
+}
 
 fn tables_of(manifest: &Manifest) -> impl Iterator<Item = &TableFile> {
     manifest.change_tables.iter().flat_map(|tables| &tables.files)

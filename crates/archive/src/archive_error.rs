@@ -7,6 +7,8 @@ use binlog::encryption::EncryptionKeyError;
 use logs::LogError;
 use logs::ordered::PipelineShutdown;
 
+use crate::encrypted_object_error::EncryptedObjectError;
+use crate::master_key::NoMasterKey;
 use crate::segment_error::SegmentError;
 
 /// Error with an archive or one of its logs.
@@ -62,6 +64,26 @@ pub enum ArchiveError {
     WrongKey {
         /// Name of the key.
         key_id: String,
+    },
+    /// An object cannot be decrypted.
+    #[error("could not decrypt {name}: {error}")]
+    EncryptedObject {
+        /// Object, with the location of the archive.
+        name: String,
+        /// Cause.
+        error: EncryptedObjectError,
+    },
+    /// The keyring has no key that can encrypt an archive.
+    #[error("the key for the archive is missing: {error}")]
+    NoMasterKey {
+        /// Cause.
+        error: NoMasterKey,
+    },
+    /// An archive is encrypted, and a log is to be added without encryption.
+    #[error("the archive {location} is encrypted, and this log would be stored in plain")]
+    EncryptionRequired {
+        /// Location of the archive.
+        location: String,
     },
     /// The location of an archive is invalid.
     #[error("{location} is not the location of an archive: {why}")]
@@ -127,4 +149,15 @@ pub enum ArchiveError {
     /// The pipeline ended because of another error.
     #[error(transparent)]
     Shutdown(#[from] PipelineShutdown),
+}
+
+impl ArchiveError {
+    /// Returns whether a key with which the archive is encrypted is missing or wrong.
+    pub const fn is_key_error(&self) -> bool {
+        match self {
+            Self::EncryptedObject { error, .. } => error.is_key_error(),
+            Self::NoMasterKey { .. } | Self::EncryptionRequired { .. } => true,
+            _ => false,
+        }
+    }
 }

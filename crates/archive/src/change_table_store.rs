@@ -6,9 +6,10 @@ use std::io::Read;
 use std::path::Path;
 
 use crate::archive_error::ArchiveError;
+use crate::archive_objects::{ArchiveObjects, UploadSummary};
 use crate::change_tables::{FILE_END, TableFile};
-use crate::segment::{LogDigest, read_failed};
-use crate::storage::{ArchiveStorage, StoredObject};
+use crate::segment::read_failed;
+use crate::storage::{ArchiveStorage, CreateOutcome, StoredObject};
 
 /// Size of the pieces of an upload.
 const PIECE_SIZE: usize = 1 << 20;
@@ -16,25 +17,25 @@ const PIECE_SIZE: usize = 1 << 20;
 /// Change tables in a storage, or in a directory of an archive.
 #[derive(Clone, Debug)]
 pub struct ChangeTableStore {
-    pub(crate) storage: ArchiveStorage,
+    objects: ArchiveObjects,
     /// Directory of the tables, with a slash at its end; empty for the location of the storage.
     root: &'static str,
 }
 
 impl ChangeTableStore {
     /// Uses the location of a storage.
-    pub const fn new(storage: ArchiveStorage) -> Self {
-        Self { storage, root: "" }
+    pub fn new(storage: ArchiveStorage) -> Self {
+        Self::below(ArchiveObjects::new(storage), "")
     }
 
     /// Uses a directory, whose name ends with a slash.
-    pub(crate) const fn below(storage: ArchiveStorage, root: &'static str) -> Self {
-        Self { storage, root }
+    pub(crate) const fn below(objects: ArchiveObjects, root: &'static str) -> Self {
+        Self { objects, root }
     }
 
     /// Returns the location as it was given.
     pub fn location(&self) -> &str {
-        self.storage.location()
+        self.objects.storage.location()
     }
 
     /// Returns the object with this name below the directory of the tables.
@@ -49,7 +50,7 @@ impl ChangeTableStore {
 
     /// Returns the objects of a directory of the tables, with their names in the storage.
     pub(crate) fn list(&self, directory: &str) -> Result<Vec<StoredObject>, ArchiveError> {
-        self.storage.list(&self.object(directory))
+        self.objects.storage.list(&self.object(directory))
     }
 
     /// Returns the names of the objects in a directory.
@@ -69,8 +70,19 @@ impl ChangeTableStore {
     /// Those of the storage.
     pub fn text(&self, name: &str) -> Result<String, ArchiveError> {
         let object = StoredObject { name: self.object(name), size: 0, modified_at: 0 };
-        let found = self.storage.read_all(&[object])?.pop();
+        let found = self.read_all(&[object])?.pop();
         Ok(found.map(|(_, bytes)| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default())
+    }
+
+    /// Reads small objects by their names in the storage. One that has disappeared is left out.
+    pub(crate) fn read_all(&self, objects: &[StoredObject]) -> Result<Vec<(String, Vec<u8>)>, ArchiveError> {
+        let found = self.objects.read_all(objects)?.into_iter();
+        found.map(|object| Ok((object.name, object.content?))).collect()
+    }
+
+    /// Creates a small object, unless it exists.
+    pub(crate) fn create(&self, name: &str, content: Vec<u8>) -> Result<CreateOutcome, ArchiveError> {
+        self.objects.create(&self.object(name), content)
     }
 
     /// Creates or replaces a small object.
@@ -79,30 +91,28 @@ impl ChangeTableStore {
     ///
     /// Those of the storage.
     pub fn replace_text(&self, name: &str, text: String) -> Result<(), ArchiveError> {
-        self.storage.replace(&self.object(name), text.into_bytes())
+        self.objects.replace(&self.object(name), text.into_bytes())
     }
 
-    /// Uploads a local file.
+    /// Uploads a local file as it is. `key` is the name of the key from which that of the file is derived.
     ///
     /// # Errors
     ///
     /// Those of the storage, and if the file cannot be read.
-    pub fn upload(&self, path: &Path, name: &str) -> Result<TableFile, ArchiveError> {
+    pub fn upload(&self, path: &Path, name: &str, key: Option<&str>) -> Result<TableFile, ArchiveError> {
         let name = self.object(name);
         let mut file = File::open(path).map_err(read_failed)?;
-        let mut upload = self.storage.upload(&name)?;
-        let (mut digest, mut size, mut piece) = (LogDigest::default(), 0, vec![0; PIECE_SIZE]);
+        let mut upload = self.objects.upload_unchanged(&name)?;
+        let mut piece = vec![0; PIECE_SIZE];
         loop {
             let count = file.read(&mut piece).map_err(read_failed)?;
             if count == 0 {
                 break;
             }
-            digest.update(&piece[..count]);
-            size += count as u64;
             upload.put(&piece[..count])?;
         }
-        upload.finish()?;
-        Ok(TableFile { name, size, sha256: digest.finish() })
+        let UploadSummary { size, sha256 } = upload.finish()?;
+        Ok(TableFile { name, size, sha256, key: key.map(str::to_owned) })
     }
 
     /// Uploads the files of a log from a directory, and deletes other files that an earlier upload of the same log has
@@ -118,11 +128,11 @@ impl ChangeTableStore {
         // Until all files are in place, the list has the old and the new ones, so that none is forgotten.
         self.replace_text(list, lines(before.union(&names)))?;
         for name in &names {
-            self.upload(&directory.join(name), name)?;
+            self.upload(&directory.join(name), name, None)?;
         }
         // The list may have been damaged: only files of tables are deleted.
         for name in before.difference(&names).filter(|name| is_table_file(name)) {
-            self.storage.delete(&self.object(name))?;
+            self.objects.storage.delete(&self.object(name))?;
         }
         self.replace_text(list, lines(names.iter()))
     }

@@ -45,6 +45,9 @@ pub struct TableFile {
     pub size: u64,
     /// SHA-256.
     pub sha256: String,
+    /// Name of the key from which that of the file is derived; `None` if the file is plain.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
 }
 
 impl ManifestTables {
@@ -71,6 +74,8 @@ pub struct LocalTables {
     pub directory: PathBuf,
     /// Names of the files, below the directory.
     pub names: Vec<String>,
+    /// Name of the key from which that of the files is derived; `None` if the files are plain.
+    pub key: Option<String>,
     /// Reason for which there are none.
     pub missing: Option<String>,
 }
@@ -86,7 +91,7 @@ mod tests {
     #[test]
     fn only_files_of_tables_have_valid_names() {
         let check = |name: &str, expected: bool| {
-            let file = TableFile { name: name.to_owned(), size: 1, sha256: String::new() };
+            let file = TableFile { name: name.to_owned(), size: 1, sha256: String::new(), key: None };
             assert_eq!(file.has_valid_name(), expected, "{name}");
         };
         check("tables/database=d/table=t/day=2026-11-22/binlog.000001.1.parquet", true);

@@ -65,7 +65,7 @@ impl ChangeTableStore {
             }
         }
         let objects: Vec<_> = newest.into_values().map(|(_, object)| object).collect();
-        let lists = self.storage.read_all(&objects)?.into_iter().filter_map(|(object, text)| {
+        let lists = self.read_all(&objects)?.into_iter().filter_map(|(object, text)| {
             let (name, revision) = ColumnList::split_name(self.name_of(&object)?)?;
             Some(ColumnList { name: name.to_owned(), revision, text })
         });
@@ -78,7 +78,7 @@ impl ChangeTableStore {
     ///
     /// Those of the storage.
     pub fn save_column_list(&self, list: &ColumnList) -> Result<CreateOutcome, ArchiveError> {
-        self.storage.create(&self.object(&list.object_name()), list.text.clone())
+        self.create(&list.object_name(), list.text.clone())
     }
 }
 

@@ -5,6 +5,8 @@
 #[cfg(feature = "storage")]
 mod archive;
 mod archive_error;
+#[cfg(feature = "storage")]
+mod archive_objects;
 mod block_decoder;
 mod block_encoder;
 mod block_frame;
@@ -15,11 +17,16 @@ mod change_table_store;
 mod change_tables;
 #[cfg(feature = "storage")]
 mod column_list;
+#[cfg(feature = "storage")]
+mod decryption_reader;
+mod encrypted_object;
+mod encrypted_object_error;
 mod event_fields;
 mod event_form;
 mod fixed_rows;
 mod log_block;
 mod manifest;
+mod master_key;
 #[cfg(feature = "storage")]
 mod open_archives;
 mod payload_frames;
@@ -48,8 +55,16 @@ pub use crate::change_tables::TableWriter;
 pub use crate::change_tables::{LocalTables, ManifestTables, TableFile};
 #[cfg(feature = "storage")]
 pub use crate::column_list::ColumnList;
+pub use crate::encrypted_object::{
+    CHUNK_SIZE, ChunkLayout, OBJECT_HEAD_SIZE, ObjectDecryptor, ObjectEncryptor, decrypt_object,
+    encrypt_object, is_encrypted,
+};
+pub use crate::encrypted_object_error::EncryptedObjectError;
 pub use crate::log_block::{BlockContent, BlockContext, LogBlock, OpaqueReason};
-pub use crate::manifest::{ChangedTable, ChangedTables, FRONT_SIZE, Manifest, ManifestStatistics};
+pub use crate::manifest::{
+    ChangedTable, ChangedTables, FRONT_SIZE, Manifest, ManifestSegment, ManifestStatistics,
+};
+pub use crate::master_key::{ArchiveKeys, MasterKey, NoMasterKey, TableKey};
 #[cfg(feature = "storage")]
 pub use crate::open_archives::make_archives_readable;
 pub use crate::segment::{

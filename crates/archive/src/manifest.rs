@@ -29,10 +29,13 @@ pub struct Manifest {
     pub plain_sha256: Option<String>,
     /// Object with the segment, from the archive's prefix on.
     pub segment: String,
-    /// Size of the segment in bytes.
+    /// Size of the segment's object in bytes.
     pub segment_size: u64,
-    /// SHA-256 of the segment.
+    /// SHA-256 of the segment's object.
     pub segment_sha256: String,
+    /// Name of the key with which the segment is encrypted; `None` if it is plain.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub segment_key: Option<String>,
     /// Transactions of MySQL.
     pub gtids: String,
     /// First and last number of MariaDB's transactions, by domain.
@@ -55,6 +58,19 @@ pub struct Manifest {
     /// Change tables of the log; `None` if they were not requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub change_tables: Option<ManifestTables>,
+}
+
+/// Object with a segment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ManifestSegment {
+    /// Name, from the archive's prefix on.
+    pub name: String,
+    /// Size in bytes.
+    pub size: u64,
+    /// SHA-256.
+    pub sha256: String,
+    /// Name of the key with which it is encrypted; `None` if it is plain.
+    pub key: Option<String>,
 }
 
 /// Tables whose rows a log changes, and statements that may change more.
@@ -126,7 +142,7 @@ pub const FRONT_SIZE: usize = 4096;
 
 impl Manifest {
     /// Creates the manifest of a segment.
-    pub fn new(log: &str, front_sha256: String, segment: String, summary: &SegmentSummary) -> Self {
+    pub fn new(log: &str, front_sha256: String, segment: ManifestSegment, summary: &SegmentSummary) -> Self {
         let content = &summary.content;
         let named = |counts: &BTreeMap<&'static str, u64>| {
             counts.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect()
@@ -138,9 +154,10 @@ impl Manifest {
             sha256: summary.file_digest.clone(),
             front_sha256,
             plain_sha256: summary.plain_digest.clone(),
-            segment,
-            segment_size: summary.segment_size,
-            segment_sha256: summary.segment_digest.clone(),
+            segment: segment.name,
+            segment_size: segment.size,
+            segment_sha256: segment.sha256,
+            segment_key: segment.key,
             gtids: content.gtids.to_string(),
             mariadb_gtids: content.mariadb_gtids.clone(),
             times: content.times,

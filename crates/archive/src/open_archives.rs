@@ -5,17 +5,21 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use binlog::encryption::Keyring;
 use logs::{ArchivedContents, ArchivedLogs, LogError, NoLogsReason, set_archived_logs};
 
 use crate::archive::{Archive, ManifestList};
 use crate::archive_error::ArchiveError;
 use crate::manifest::Manifest;
+use crate::master_key::ArchiveKeys;
 use crate::storage::{ArchiveStorage, MissingDirectory, is_object_url};
 
 /// Archives that were opened, by their locations.
 #[derive(Default)]
 struct OpenArchives {
     by_location: Mutex<HashMap<String, Arc<OpenArchive>>>,
+    /// Keys of encrypted archives, of all keyrings that the process was given.
+    keys: Mutex<ArchiveKeys>,
 }
 
 struct OpenArchive {
@@ -34,17 +38,20 @@ pub fn make_archives_readable() {
 
 impl ArchivedLogs for OpenArchives {
     fn find(&self, path: &Path) -> Option<Result<Vec<PathBuf>, LogError>> {
+        let mut without_key = None;
         if let Some((location, log)) = log_of_archive(path) {
-            let found = self.archive(&location, path);
-            match found.and_then(|archive| archive.has_log(&log, path)) {
-                Ok(true) => return Some(Ok(vec![path.to_owned()])),
-                Ok(false) => {}
-                Err(error) if !is_archive(path) => return Some(Err(error)),
-                Err(_) => {}
+            match self.archive(&location) {
+                Ok(archive) => match archive.has_log(&log, path) {
+                    Ok(true) => return Some(Ok(vec![path.to_owned()])),
+                    Err(error) if !is_archive(path) => return Some(Err(error)),
+                    Ok(false) | Err(_) => {}
+                },
+                Err(error) if !is_archive(path) => return Some(Err(unreadable(path, &error))),
+                Err(error) => without_key = error.is_key_error().then(|| unreadable(path, &error)),
             }
         }
         let location = path.to_str().filter(|_| is_archive(path))?;
-        let found = self.archive(location, path).and_then(|archive| {
+        let found = self.archive(location).map_err(|error| unreadable(path, &error)).and_then(|archive| {
             let directory = Path::new(location);
             // Without the log of a damaged manifest, the logs would have a gap.
             if let Some(damaged) = archive.known.damaged.first() {
@@ -57,12 +64,16 @@ impl ArchivedLogs for OpenArchives {
                 false => Ok(logs),
             }
         });
-        Some(found)
+        Some(match (found, without_key) {
+            // The path is that of a log, whose archive cannot be read.
+            (Err(LogError::NoLogs { .. }), Some(error)) => Err(error),
+            (found, _) => found,
+        })
     }
 
     fn open(&self, log: &Path) -> Option<Result<Box<dyn Read + Send>, LogError>> {
         let (location, name) = log_of_archive(log)?;
-        let opened = self.archive(&location, log).and_then(|archive| {
+        let opened = self.archive(&location).map_err(|error| unreadable(log, &error)).and_then(|archive| {
             let found = archive.known.manifests.iter().find(|manifest| manifest.log == name);
             let missing = || unreadable(log, &ArchiveError::MissingSegment { name });
             let manifest = found.ok_or_else(missing)?;
@@ -75,22 +86,27 @@ impl ArchivedLogs for OpenArchives {
 
     fn contents(&self, log: &Path) -> Option<ArchivedContents> {
         let (location, name) = log_of_archive(log)?;
-        let archive = self.archive(&location, log).ok()?;
+        let archive = self.archive(&location).ok()?;
         archive.known.manifests.iter().find(|manifest| manifest.log == name).map(Manifest::contents)
+    }
+
+    fn add_keyring(&self, keyring: Arc<Keyring>) {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner).add(keyring);
     }
 }
 
 impl OpenArchives {
     /// Returns an archive. Its manifests are read once.
-    fn archive(&self, location: &str, path: &Path) -> Result<Arc<OpenArchive>, LogError> {
+    fn archive(&self, location: &str) -> Result<Arc<OpenArchive>, ArchiveError> {
         let mut known = self.by_location.lock().unwrap_or_else(PoisonError::into_inner);
         let key = location.trim_end_matches('/');
         if let Some(archive) = known.get(key) {
             return Ok(Arc::clone(archive));
         }
-        let storage = ArchiveStorage::open(key, MissingDirectory::Refuse);
-        let archive = Archive::new(storage.map_err(|error| unreadable(path, &error))?);
-        let manifests = archive.manifests().map_err(|error| unreadable(path, &error))?;
+        let storage = ArchiveStorage::open(key, MissingDirectory::Refuse)?;
+        let keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let archive = Archive::new(storage).with_keys(keys);
+        let manifests = archive.manifests()?;
         let opened = Arc::new(OpenArchive { archive, known: manifests });
         known.insert(key.to_owned(), Arc::clone(&opened));
         Ok(opened)

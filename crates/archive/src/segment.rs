@@ -41,11 +41,11 @@ pub struct SegmentSummary {
     pub file_digest: String,
     /// SHA-256 of the log after the header of an encrypted log, decrypted; `None` for other logs.
     pub plain_digest: Option<String>,
-    /// Size of the segment.
-    pub segment_size: u64,
-    /// SHA-256 of the segment.
-    pub segment_digest: String,
 }
+
+/// Maximum size of the head of a segment in bytes.
+#[cfg(feature = "storage")]
+pub(crate) const SEGMENT_HEAD_SIZE_MAX: usize = SEGMENT_MAGIC.len() + 2 + ENCRYPTED_HEADER_SIZE;
 
 /// Head of a segment: what is in front of its blocks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -78,12 +78,7 @@ pub fn write_segment(
             head.encrypted_header = Some(Box::new(header));
         }
     }
-    let (mut digest, mut segment_size, mut content) = (Sha256::new(), 0, BlockSummary::default());
-    let mut put = |bytes: &[u8]| {
-        digest.update(bytes);
-        segment_size += bytes.len() as u64;
-        put(bytes)
-    };
+    let mut content = BlockSummary::default();
     put(&head.encode())?;
     let mut source = DigestReader::new(front, input, cipher);
     write_blocks(&mut source, &mut put, &mut content)?;
@@ -91,8 +86,7 @@ pub fn write_segment(
     put_end(content.log_size, &mut end);
     put(&end)?;
     let (file_digest, plain_digest, file_size) = source.finish();
-    let segment_digest = hex(digest);
-    Ok(SegmentSummary { content, file_size, file_digest, plain_digest, segment_size, segment_digest })
+    Ok(SegmentSummary { content, file_size, file_digest, plain_digest })
 }
 
 fn write_blocks(
@@ -195,8 +189,9 @@ fn limits() -> PipelineLimits {
     PipelineLimits { workers, bytes: PIPELINE_SIZE }
 }
 
+/// Returns the error of a failed read: that of the archive if it comes from there.
 pub(crate) fn read_failed(cause: io::Error) -> ArchiveError {
-    ArchiveError::Read { cause }
+    cause.downcast().unwrap_or_else(|cause| ArchiveError::Read { cause })
 }
 
 /// Returns the cipher of an encrypted log.

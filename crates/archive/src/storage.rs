@@ -9,6 +9,7 @@ use std::fmt;
 use std::fs;
 use std::io::{self, Read};
 use std::iter;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -120,6 +121,11 @@ impl ArchiveStorage {
     /// Returns the location as it was given.
     pub fn location(&self) -> &str {
         &self.shared.location
+    }
+
+    /// Returns the name of an object with the location, for messages.
+    pub(crate) fn full_name(&self, name: &str) -> String {
+        format!("{}/{name}", self.shared.location.trim_end_matches('/'))
     }
 
     /// Returns the objects whose names start with this directory.
@@ -237,13 +243,32 @@ impl ArchiveStorage {
         Ok(ObjectUpload { storage: self.clone(), name: name.to_owned(), writer: Some(writer) })
     }
 
+    /// Returns these bytes of an object.
+    ///
+    /// # Errors
+    ///
+    /// Those of the object store.
+    pub fn read_range(&self, name: &str, range: Range<u64>) -> Result<Vec<u8>, ArchiveError> {
+        if range.is_empty() {
+            return Ok(Vec::new());
+        }
+        let path = self.path(name);
+        let found = self.shared.runtime.block_on(self.shared.store.get_range(&path, range));
+        found.map(|bytes| bytes.to_vec()).map_err(|cause| self.failed("read", name, cause))
+    }
+
     /// Returns a reader of an object of this size, which fetches pieces ahead.
     pub fn reader(&self, name: &str, size: u64) -> ObjectReader {
+        self.reader_of(name, 0..size)
+    }
+
+    /// Returns a reader of these bytes of an object, which fetches pieces ahead.
+    pub fn reader_of(&self, name: &str, range: Range<u64>) -> ObjectReader {
         ObjectReader {
             storage: self.clone(),
             name: name.to_owned(),
-            size,
-            next: 0,
+            end: range.end,
+            next: range.start,
             pieces: VecDeque::new(),
             current: io::Cursor::default(),
         }
@@ -264,7 +289,7 @@ impl ArchiveStorage {
             true => service_cause(cause),
             false => system_cause(&cause),
         };
-        ArchiveError::Storage { verb, name: format!("{location}/{name}"), cause }
+        ArchiveError::Storage { verb, name: self.full_name(name), cause }
     }
 }
 
@@ -411,7 +436,8 @@ impl Drop for ObjectUpload {
 pub struct ObjectReader {
     storage: ArchiveStorage,
     name: String,
-    size: u64,
+    /// Position after the last byte to read.
+    end: u64,
     /// Start of the next piece to fetch.
     next: u64,
     pieces: VecDeque<JoinHandle<Result<Vec<u8>, object_store::Error>>>,
@@ -420,14 +446,14 @@ pub struct ObjectReader {
 
 impl fmt::Debug for ObjectReader {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("ObjectReader").field("name", &self.name).field("size", &self.size).finish()
+        out.debug_struct("ObjectReader").field("name", &self.name).field("end", &self.end).finish()
     }
 }
 
 impl ObjectReader {
     fn fetch_ahead(&mut self) {
-        while self.pieces.len() < PARTS_MAX && self.next < self.size {
-            let end = (self.next + PIECE_SIZE).min(self.size);
+        while self.pieces.len() < PARTS_MAX && self.next < self.end {
+            let end = (self.next + PIECE_SIZE).min(self.end);
             let (store, path) = (Arc::clone(&self.storage.shared.store), self.storage.path(&self.name));
             let range = self.next..end;
             self.next = end;

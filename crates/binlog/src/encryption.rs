@@ -171,7 +171,7 @@ impl EncryptedHeader {
         password: &FilePassword,
         iv: [u8; IV_SIZE],
     ) -> Result<Self, EncryptionKeyError> {
-        let key_bytes = aes_key(key)?;
+        let key_bytes = key.aes_key()?;
         let key_id = key.id.clone();
         if key_id.len() > usize::from(u8::MAX) {
             return Err(EncryptionKeyError::MissingKey { key_id: key.name(), known: Vec::new() });
@@ -195,22 +195,13 @@ impl EncryptedHeader {
     ///
     /// Fails if the keyring lacks the key, or if it is no AES-256 key.
     pub fn open(&self, keyring: &Keyring) -> Result<FilePassword, EncryptionKeyError> {
-        let Some(key) = keyring.key(&self.key_id) else {
-            let key_id = String::from_utf8_lossy(&self.key_id).into_owned();
-            let known = keyring.keys().iter().filter(|key| key.bytes.len() == KEY_SIZE).map(KeyringKey::name);
-            return Err(EncryptionKeyError::MissingKey { key_id, known: known.collect() });
-        };
         let mut password = self.password;
-        let mut cipher = cbc::Decryptor::<Aes256>::new(aes_key(key)?.into(), &self.iv.into());
+        let mut cipher =
+            cbc::Decryptor::<Aes256>::new(keyring.aes_key(&self.key_id)?.into(), &self.iv.into());
         let (blocks, _) = password.as_chunks_mut::<16>();
         blocks.iter_mut().for_each(|block| cipher.decrypt_block(block.into()));
         Ok(FilePassword(password))
     }
-}
-
-fn aes_key(key: &KeyringKey) -> Result<&[u8; KEY_SIZE], EncryptionKeyError> {
-    let found = key.bytes.len();
-    key.bytes.as_slice().try_into().map_err(|_| EncryptionKeyError::KeySize { key_id: key.name(), found })
 }
 
 /// Password of one log, from which its key is derived.

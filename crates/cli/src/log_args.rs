@@ -12,7 +12,7 @@ use binlog::{DecodeError, DecodeReason, EVENT_SIZE_MAX, MAGIC};
 use clap::Args;
 use inspect::stats::StatsSelection;
 use inspect::verify::MissingLogs;
-use logs::{FileIdentity, FoundLogs, LogReader, Store, archived_contents, read_keyring};
+use logs::{FileIdentity, FoundLogs, LogReader, Store, add_archive_keyring, archived_contents, read_keyring};
 use replay::ReplayLog;
 use tracing::warn;
 
@@ -29,7 +29,7 @@ pub(crate) struct LogArgs {
     /// the logs and their order.
     #[arg(value_name = "LOG", required = true)]
     logs: Vec<PathBuf>,
-    /// Keyring file for encrypted logs, of component_keyring_file or the older keyring_file plugin.
+    /// Keyring file for encrypted logs and archives, of component_keyring_file or the older keyring_file plugin.
     #[arg(long, value_name = "FILE")]
     keyring: Option<PathBuf>,
 }
@@ -86,6 +86,11 @@ impl LogArgs {
     /// Finds all logs, so that a missing log is reported before the work starts. A log that is given several times is
     /// read once.
     pub(crate) fn find_logs(&self) -> Result<InputLogs, CommandFailure> {
+        let keyring = self.keyring.as_ref().map(read_keyring).transpose();
+        let keyring = keyring.map_err(|error| CommandFailure::NotStarted(error.into()))?.map(Arc::new);
+        if let Some(keyring) = &keyring {
+            add_archive_keyring(Arc::clone(keyring));
+        }
         let (mut locations, mut unlisted, mut indexed) = (Vec::new(), Vec::new(), Vec::new());
         let (mut listed_after, mut seen) = (BTreeSet::new(), HashSet::new());
         for path in &self.logs {
@@ -115,8 +120,6 @@ impl LogArgs {
                 "standard input can be read only once: give - once"
             )));
         }
-        let keyring = self.keyring.as_ref().map(read_keyring).transpose();
-        let keyring = keyring.map_err(|error| CommandFailure::NotStarted(error.into()))?.map(Arc::new);
         let bytes_total = locations.iter().map(file_size).sum();
         Ok(InputLogs { locations, bytes_total, keyring, unlisted, listed_after, is_reduced: false, indexed })
     }

@@ -19,7 +19,7 @@ use logs::{DirectoryLock, FileAccess, make_directories, replace_file};
 
 use crate::change_decoder::ChangeBatch;
 use crate::columns_error::ColumnsError;
-use crate::parquet_part::{CompletePart, ParquetPart, file_error};
+use crate::parquet_part::{CompletePart, ParquetForm, ParquetKey, ParquetPart, file_error};
 use crate::table_directory::{TableDirectories, encode};
 
 /// Directory of the export's own files. Readers ignore names that start with `_`.
@@ -81,6 +81,7 @@ pub struct ExportCounts {
 pub struct ChangeExport {
     root: PathBuf,
     limits: ExportLimits,
+    form: ParquetForm,
     /// Encoded name of the current log.
     log: String,
     directories: HashMap<[String; 2], TableDirectories>,
@@ -120,6 +121,7 @@ impl ChangeExport {
         Ok(Self {
             root: root.to_owned(),
             limits,
+            form: ParquetForm { level: limits.zstd_level, key: None },
             log: String::new(),
             directories: HashMap::new(),
             open: HashMap::new(),
@@ -129,6 +131,13 @@ impl ChangeExport {
             counts: ExportCounts::default(),
             _lock: lock,
         })
+    }
+
+    /// Encrypts all files with this key.
+    #[must_use]
+    pub fn with_key(mut self, key: ParquetKey) -> Self {
+        self.form.key = Some(key);
+        self
     }
 
     /// Records the selected changes, as text. A directory has the files of one selection, because the export of a log
@@ -278,7 +287,7 @@ impl ChangeExport {
         let target = directory.join(format!("{}.{number}.parquet", self.log));
         let temporary =
             self.state_directory().join(UNFINISHED_DIRECTORY).join(format!("{}.parquet", self.batches));
-        ParquetPart::create(temporary, target, &changes.batch, self.limits.zstd_level)
+        ParquetPart::create(temporary, target, &changes.batch, &self.form)
     }
 
     /// Completes the file that was not used for longest, if too many are open.

@@ -38,3 +38,4 @@ pub use crate::change_export::{
 pub use crate::change_schema::ChangeSchema;
 pub use crate::columns_error::ColumnsError;
 pub use crate::export_run::{ExportLog, LogChanges, LogProgress, decode_log, export_logs};
+pub use crate::parquet_part::ParquetKey;

@@ -1,5 +1,6 @@
 //! One Parquet file while it is written.
 
+use std::fmt;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
@@ -9,8 +10,9 @@ use binlog::ZstdLevel;
 use logs::private_options;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
+use parquet::encryption::encrypt::FileEncryptionProperties;
 use parquet::errors::ParquetError;
-use parquet::file::properties::WriterProperties;
+use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder};
 
 use crate::column_encodings::ColumnEncodings;
 use crate::columns_error::ColumnsError;
@@ -27,6 +29,53 @@ pub(crate) struct ParquetPart {
     /// Number of the last batch, to find the part that was not used for longest.
     pub(crate) last_use: u64,
     rows: u64,
+}
+
+/// Compression and encryption of the files of an export.
+#[derive(Clone, Debug)]
+pub(crate) struct ParquetForm {
+    pub(crate) level: ZstdLevel,
+    /// Key of all columns and of the footer; `None` for plain files.
+    pub(crate) key: Option<ParquetKey>,
+}
+
+/// Key that encrypts Parquet files, as Parquet's modular encryption defines it: with one key for the footer and all
+/// columns (AES_GCM_V1).
+#[derive(Clone)]
+pub struct ParquetKey {
+    /// Name of the key, which the files state in plain.
+    pub name: String,
+    /// Bytes of the AES-256 key.
+    pub bytes: [u8; 32],
+}
+
+impl fmt::Debug for ParquetKey {
+    /// Omits the key.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_tuple("ParquetKey").field(&self.name).finish()
+    }
+}
+
+impl ParquetForm {
+    fn properties(&self) -> WriterPropertiesBuilder {
+        // Both have the levels from 1 to 22.
+        let level = parquet::basic::ZstdLevel::try_new(i32::from(self.level.get())).unwrap_or_default();
+        WriterProperties::builder()
+            .set_compression(Compression::ZSTD(level))
+            // Row groups end at a number of bytes, which the export counts.
+            .set_max_row_group_row_count(None)
+            // Pages end at a number of bytes, too: small ones do not compress well.
+            .set_data_page_row_count_limit(usize::MAX)
+            .set_created_by(concat!("bintide ", env!("CARGO_PKG_VERSION")).to_owned())
+    }
+
+    fn encrypt(&self, properties: WriterPropertiesBuilder) -> Result<WriterPropertiesBuilder, ParquetError> {
+        let Some(key) = &self.key else { return Ok(properties) };
+        let encryption = FileEncryptionProperties::builder(key.bytes.to_vec())
+            .with_footer_key_metadata(key.name.clone().into_bytes())
+            .build()?;
+        Ok(properties.with_file_encryption_properties(encryption))
+    }
 }
 
 /// A complete file that still has its temporary name.
@@ -48,22 +97,16 @@ impl ParquetPart {
         temporary: PathBuf,
         target: PathBuf,
         first: &RecordBatch,
-        level: ZstdLevel,
+        form: &ParquetForm,
     ) -> Result<Self, ColumnsError> {
         let file = private_options().write(true).truncate(true).open(&temporary);
         let file = file.map_err(|cause| file_error("create", &temporary, cause))?;
-        // Both have the levels from 1 to 22.
-        let level = parquet::basic::ZstdLevel::try_new(i32::from(level.get())).unwrap_or_default();
-        let properties = WriterProperties::builder()
-            .set_compression(Compression::ZSTD(level))
-            // Row groups end at a number of bytes, which the export counts.
-            .set_max_row_group_row_count(None)
-            // Pages end at a number of bytes, too: small ones do not compress well.
-            .set_data_page_row_count_limit(usize::MAX)
-            .set_created_by(concat!("bintide ", env!("CARGO_PKG_VERSION")).to_owned());
         let schema = first.schema();
+        let properties = form.properties();
+        // The encryption does not matter for the choice.
         let writer = ColumnEncodings::choose(first, &properties)
-            .map(|encodings| encodings.apply(properties).build())
+            .and_then(|encodings| form.encrypt(encodings.apply(properties)))
+            .map(WriterPropertiesBuilder::build)
             .and_then(|properties| ArrowWriter::try_new(file, SchemaRef::clone(&schema), Some(properties)));
         let writer = writer.map_err(|cause| parquet_error(&temporary, cause))?;
         Ok(Self { temporary, target, schema, writer, last_use: 0, rows: 0 })

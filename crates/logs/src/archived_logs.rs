@@ -2,8 +2,9 @@
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
+use binlog::encryption::Keyring;
 use binlog::gtid::GtidSet;
 
 use crate::error::LogError;
@@ -21,6 +22,9 @@ pub trait ArchivedLogs: Send + Sync {
     /// Returns the contents of an archived log from its manifest, without reading the log. `None` if the path names no
     /// archived log.
     fn contents(&self, log: &Path) -> Option<ArchivedContents>;
+
+    /// Takes keys that decrypt archives. They do not change archives that were read before.
+    fn add_keyring(&self, keyring: Arc<Keyring>);
 }
 
 /// Contents of an archived log, from its manifest.
@@ -76,6 +80,13 @@ static ARCHIVED_LOGS: OnceLock<Box<dyn ArchivedLogs>> = OnceLock::new();
 pub fn set_archived_logs(archives: Box<dyn ArchivedLogs>) {
     // A second set of archives could contradict paths found by the first one.
     let _ = ARCHIVED_LOGS.set(archives);
+}
+
+/// Makes archives readable that are encrypted with a key of this keyring. Must be called before these archives are read.
+pub fn add_archive_keyring(keyring: Arc<Keyring>) {
+    if let Some(archives) = ARCHIVED_LOGS.get() {
+        archives.add_keyring(keyring);
+    }
 }
 
 /// Returns the paths of the archived logs that `path` names; `None` if the path names no archive.

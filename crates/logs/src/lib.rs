@@ -81,8 +81,8 @@ mod unix_time;
 mod waiting_reader;
 
 pub use crate::archived_logs::{
-    ArchivedContents, ArchivedLogs, archived_contents, find_archived_logs, open_archived_log,
-    set_archived_logs,
+    ArchivedContents, ArchivedLogs, add_archive_keyring, archived_contents, find_archived_logs,
+    open_archived_log, set_archived_logs,
 };
 pub use crate::change_origin::ChangeOrigin;
 pub use crate::change_walk::{ChangePlace, ChangeWalk, KnownTable};

@@ -3,8 +3,9 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use logs::{LogError, Store, find_archived_logs};
+use logs::{LogError, Store, add_archive_keyring, find_archived_logs};
 
 use crate::dump_diagnostics::DumpDiagnostics;
 use crate::dump_settings::DumpSettings;
@@ -21,6 +22,9 @@ pub(crate) fn expand_stores(
 ) -> Result<Vec<Vec<u8>>, DumpExit> {
     if settings.remote.is_some() {
         return Ok(names);
+    }
+    if let Some(keyring) = &settings.common.keyring {
+        add_archive_keyring(Arc::new(keyring.clone()));
     }
     let mut logs = Vec::with_capacity(names.len());
     for name in names {

@@ -328,9 +328,13 @@ fn large_transactions_need_little_memory() -> Result<()> {
     let location = path_text(&directory.path().join("archive"));
     let restored = path_text(&directory.path().join("restored"));
     let log_text = path_text(&log);
+    // Encryption adds chunks of 64 KiB.
+    let keyring = path_text(&workspace_root().join("samples/encrypted/keyring"));
+    let encrypt: &[&str] = &["--encrypt", "--keyring", &keyring];
     let add: &[&str] = &["archive", "--quiet", "--to", &location, &log_text];
-    let restore: &[&str] = &["archive", "restore", "--quiet", &location, "--to", &restored];
-    for arguments in [add, restore] {
+    let restore: &[&str] =
+        &["archive", "restore", "--quiet", &location, "--to", &restored, "--keyring", &keyring];
+    for arguments in [&[add, encrypt].concat(), restore] {
         let run = bounded::run(Command::new(bintide()?).args(arguments), Duration::from_secs(240))?;
         ensure!(run.ran.code == Some(0), "{}", run.ran.stderr);
         ensure!(run.peak_kib < PEAK_KIB_MAX, "{arguments:?}: {} KiB", run.peak_kib);

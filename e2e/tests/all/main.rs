@@ -3,6 +3,7 @@
 
 mod advise_live;
 mod archive;
+mod archive_encryption;
 mod archive_reading;
 mod archive_removal;
 mod archive_tables;

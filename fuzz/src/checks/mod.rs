@@ -4,6 +4,7 @@ mod answers;
 mod archive;
 mod columns;
 mod conversation;
+mod encrypted_object;
 mod encryption;
 mod events;
 mod framer;
@@ -55,6 +56,12 @@ pub const TARGETS: &[Target] = &[
     Target { name: "conversation", check: conversation::check, seeds: conversation::seeds, rounds: MANY },
     Target { name: "answers", check: answers::check, seeds: answers::seeds, rounds: MANY },
     Target { name: "archive", check: archive::check, seeds: archive::seeds, rounds: FEW },
+    Target {
+        name: "encrypted_object",
+        check: encrypted_object::check,
+        seeds: encrypted_object::seeds,
+        rounds: FEW,
+    },
     Target { name: "lists", check: lists::check, seeds: lists::seeds, rounds: FEW },
     Target { name: "sql", check: sql::check, seeds: sql::seeds, rounds: MANY },
     Target { name: "statement", check: statement::check, seeds: statement::seeds, rounds: MANY },

@@ -6,6 +6,7 @@ use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
 use crate::cursor::Cursor;
+use crate::encryption::{EncryptionKeyError, KEY_SIZE};
 use crate::error::DecodeError;
 
 /// Keys of one keyring file.
@@ -36,6 +37,19 @@ impl KeyringKey {
     /// Returns the name as text.
     pub fn name(&self) -> String {
         String::from_utf8_lossy(&self.id).into_owned()
+    }
+
+    /// Returns the bytes of an AES-256 key.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the key has another size.
+    pub fn aes_key(&self) -> Result<&[u8; KEY_SIZE], EncryptionKeyError> {
+        let found = self.bytes.len();
+        self.bytes
+            .as_slice()
+            .try_into()
+            .map_err(|_| EncryptionKeyError::KeySize { key_id: self.name(), found })
     }
 }
 
@@ -130,6 +144,20 @@ impl Keyring {
     /// Returns the server's key with this name.
     pub fn key(&self, id: &[u8]) -> Option<&KeyringKey> {
         self.keys.iter().find(|key| key.id == id && key.user.is_empty())
+    }
+
+    /// Returns the bytes of the server's AES-256 key with this name.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the keyring lacks the key, or if the key has another size.
+    pub fn aes_key(&self, id: &[u8]) -> Result<&[u8; KEY_SIZE], EncryptionKeyError> {
+        let missing = || {
+            let key_id = String::from_utf8_lossy(id).into_owned();
+            let known = self.keys.iter().filter(|key| key.bytes.len() == KEY_SIZE).map(KeyringKey::name);
+            EncryptionKeyError::MissingKey { key_id, known: known.collect() }
+        };
+        self.key(id).ok_or_else(missing)?.aes_key()
     }
 
     /// Returns the key that the server would use for its next log: the key for logs with the highest number.

@@ -554,7 +554,12 @@ pub(crate) static BINTIDE_OPTIONS: &[OptionEntry] = &[
         OptionKind::Text,
         "Colour of the output: 'auto' (on a terminal), 'always' or 'never'. [default: auto]",
     ),
-    long(OptionId::Keyring, "keyring", OptionKind::Text, "Keyring file with the keys of encrypted logs."),
+    long(
+        OptionId::Keyring,
+        "keyring",
+        OptionKind::Text,
+        "Keyring file with the keys of encrypted logs and archives.",
+    ),
     long(
         OptionId::Config,
         "config",

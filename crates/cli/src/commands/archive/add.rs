@@ -16,9 +16,11 @@ use tracing::warn;
 
 use super::archive_metrics::ARCHIVE_METRICS;
 use super::followed_logs::{FollowedLogArchiver, FollowedLogObserver, FollowedLogState};
-use super::log_archiver::{ArchiverObserver, ArchiverSettings, LastLogPolicy, LocalLogPolicy, LogArchiver};
+use super::log_archiver::{
+    ArchiveEncryption, ArchiverObserver, ArchiverSettings, LastLogPolicy, LocalLogPolicy, LogArchiver,
+};
 use super::{archive_directory, document, is_directory_of_logs, open_storage, text};
-use crate::commands::receive::{ArchivingFigures, ArchivingState};
+use crate::commands::receive::{ArchivingFigures, ArchivingState, encryption_needs_keyring};
 #[cfg(feature = "columns")]
 use crate::connection_args::ConnectionArgs;
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
@@ -45,6 +47,11 @@ pub(super) struct ArchiveAddArgs {
     /// directory stays.
     #[arg(long)]
     then_remove: bool,
+    /// Encrypt what is stored in the archive, with the newest key of --keyring: segments, manifests and change tables.
+    /// An archive with encrypted logs gets no others. Names and sizes of objects stay readable; the names of change
+    /// tables contain those of databases and tables.
+    #[arg(long)]
+    encrypt: bool,
     /// Continue until stopped: archive each log of the directory as soon as its server has closed it.
     #[arg(long)]
     follow: bool,
@@ -93,6 +100,9 @@ pub(super) fn run(command: &ArchiveAddArgs, global: &GlobalArgs) -> CommandResul
         return Err(CommandFailure::NotStarted(anyhow!("archive needs the archive's location: --to")));
     };
     command.metrics.check()?;
+    if command.encrypt && command.keyring().is_none() {
+        return Err(encryption_needs_keyring("--encrypt"));
+    }
     let followed = command.follow.then(|| command.inputs.store("--follow")).transpose()?;
     if followed.is_none() && command.metrics.is_given() {
         return Err(CommandFailure::NotStarted(anyhow!(
@@ -171,6 +181,11 @@ fn check_location(location: &str, logs: &[PathBuf]) -> anyhow::Result<()> {
 }
 
 impl ArchiveAddArgs {
+    /// Returns the path of the keyring file.
+    pub(super) fn keyring(&self) -> Option<PathBuf> {
+        self.inputs.keyring()
+    }
+
     /// Returns the archiver with the settings of the options.
     #[cfg_attr(
         not(feature = "columns"),
@@ -195,7 +210,8 @@ impl ArchiveAddArgs {
 
     fn settings(&self) -> ArchiverSettings {
         ArchiverSettings {
-            keyring: self.inputs.keyring(),
+            keyring: self.keyring(),
+            encryption: if self.encrypt { ArchiveEncryption::NewestKey } else { ArchiveEncryption::None },
             named: self.inputs.given().to_vec(),
             local_logs: if self.then_remove { LocalLogPolicy::Remove } else { LocalLogPolicy::Keep },
             last_log: if self.follow { LastLogPolicy::ReadAtRest } else { LastLogPolicy::Read },

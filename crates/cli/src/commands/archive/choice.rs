@@ -1,9 +1,11 @@
 //! Choice of archived logs: by name, GTID and time.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use anyhow::anyhow;
 use archive::{Archive, DamagedManifest, Manifest, ManifestList};
+use binlog::encryption::Keyring;
 use binlog::gtid::GtidSet;
 use clap::Args;
 use logs::GtidSelection;
@@ -43,8 +45,8 @@ pub(super) struct ChosenLogs {
 
 impl ChoiceArgs {
     /// Opens the archive, and finds the chosen logs.
-    pub(super) fn find(&self) -> Result<ChosenLogs, CommandFailure> {
-        let archive = open_archive(&self.location)?;
+    pub(super) fn find(&self, keyring: Option<Arc<Keyring>>) -> Result<ChosenLogs, CommandFailure> {
+        let archive = open_archive(&self.location, keyring)?;
         let ManifestList { mut manifests, damaged } = match self.logs.is_empty() {
             true => archived_logs(&archive)?,
             false => ManifestList { manifests: self.named(&archive)?, damaged: Vec::new() },

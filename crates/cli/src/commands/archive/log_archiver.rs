@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
 use anyhow::{Context, anyhow};
@@ -18,7 +18,8 @@ use logs::{
 
 #[cfg(feature = "columns")]
 use super::table_writer::ChangeTableWriter;
-use super::{digest_of, failed, text};
+use super::{digest_of, failed, newest_key, text};
+use crate::commands::receive::encryption_needs_keyring;
 use crate::exit::CommandFailure;
 use crate::log_args::add_advice;
 
@@ -32,12 +33,23 @@ const HEAD_EVENTS: usize = 2;
 /// Settings of a [`LogArchiver`].
 #[derive(Clone, Debug, Default)]
 pub(super) struct ArchiverSettings {
-    /// Keyring file of encrypted logs; without a keyring, the logs are archived encrypted.
+    /// Keyring file of encrypted logs and archives; without a keyring, encrypted logs are archived unchanged.
     pub(super) keyring: Option<PathBuf>,
+    pub(super) encryption: ArchiveEncryption,
     /// Logs given by name: they do not grow, unless a process writes them.
     pub(super) named: Vec<PathBuf>,
     pub(super) local_logs: LocalLogPolicy,
     pub(super) last_log: LastLogPolicy,
+}
+
+/// Encryption of what an archive gets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum ArchiveEncryption {
+    /// No encryption; an encrypted archive refuses it.
+    #[default]
+    None,
+    /// With the newest key for logs of the keyring.
+    NewestKey,
 }
 
 /// Handling of a log that no later log follows.
@@ -177,14 +189,27 @@ impl<O: ArchiverObserver> LogArchiver<O> {
         LogReader::open(log)?.with_keyring_file(self.settings.keyring.as_ref())
     }
 
-    fn keyring(&self) -> Result<Option<Keyring>, CommandFailure> {
+    /// Reads the keyring. A server may have added a key since the last log.
+    fn keyring(&self) -> Result<Option<Arc<Keyring>>, CommandFailure> {
         let keyring = self.settings.keyring.as_ref().map(read_keyring).transpose();
-        keyring.map_err(|error| CommandFailure::NotStarted(error.into()))
+        let keyring = keyring.map_err(|error| CommandFailure::NotStarted(error.into()))?;
+        Ok(keyring.map(Arc::new))
+    }
+
+    /// Returns the archive with the keys that read and write its objects.
+    fn archive_with(&self, keyring: Option<&Arc<Keyring>>) -> Result<Archive, CommandFailure> {
+        let key = match (self.settings.encryption, keyring) {
+            (ArchiveEncryption::None, _) => None,
+            (ArchiveEncryption::NewestKey, Some(keyring)) => Some(newest_key(keyring)?),
+            (ArchiveEncryption::NewestKey, None) => return Err(encryption_needs_keyring("encryption")),
+        };
+        Ok(self.archive.clone().with_keys(keyring.cloned().into()).with_master_key(key))
     }
 
     /// Archives one log. Returns false if the run was stopped meanwhile.
     fn archive_one(&mut self, log: &Path) -> Result<bool, CommandFailure> {
         let keyring = self.keyring()?;
+        let archive = self.archive_with(keyring.as_ref())?;
         let size = fs::metadata(log).ok().map(|found| found.len());
         let trial = match self.settings.local_logs {
             LocalLogPolicy::Remove => SegmentTrial::ReadBack,
@@ -193,12 +218,13 @@ impl<O: ArchiverObserver> LogArchiver<O> {
         let observer = Mutex::new(&mut self.observer);
         let is_stopping = || lock(&observer).is_stopping();
         #[cfg(feature = "columns")]
-        let mut write = self.tables.as_mut().map(|tables| |log: &Path| tables.write(log, is_stopping));
+        let mut write =
+            self.tables.as_mut().map(|tables| |log: &Path| tables.write(log, &archive, is_stopping));
         #[cfg(feature = "columns")]
         let tables = write.as_mut().map(|write| write as &mut TableWriter<'_>);
         #[cfg(not(feature = "columns"))]
         let tables: Option<&mut TableWriter<'_>> = None;
-        let options = AddOptions { keyring: keyring.as_ref(), trial, tables };
+        let options = AddOptions { keyring: keyring.as_deref(), trial, tables };
         let mut watch = |done| {
             lock(&observer).progress(done, size);
             match is_stopping() {
@@ -206,7 +232,7 @@ impl<O: ArchiverObserver> LogArchiver<O> {
                 false => ControlFlow::Continue(()),
             }
         };
-        let added = self.archive.add(log, options, &mut watch);
+        let added = archive.add(log, options, &mut watch);
         #[cfg(feature = "columns")]
         if let Some(tables) = &self.tables {
             // Files that cannot be deleted now will be deleted with their directory.
@@ -215,7 +241,10 @@ impl<O: ArchiverObserver> LogArchiver<O> {
         match added {
             Ok(ArchiveOutcome::Present(manifest)) => {
                 if self.settings.local_logs == LocalLogPolicy::Remove {
-                    self.check_present(log, &manifest)?;
+                    check_present(log, &archive, &manifest)?;
+                }
+                if self.settings.encryption == ArchiveEncryption::NewestKey {
+                    text::warn_plain(log, &manifest);
                 }
                 self.observer.present(log);
             }
@@ -230,15 +259,6 @@ impl<O: ArchiverObserver> LogArchiver<O> {
             Err(error) => return Err(failed(error, &log.display().to_string())),
         }
         Ok(true)
-    }
-
-    /// Checks that the archived log can be restored and equals this log, before this log is removed.
-    fn check_present(&self, log: &Path, manifest: &Manifest) -> Result<(), CommandFailure> {
-        let name = log.display().to_string();
-        if digest_of(log).with_context(|| format!("could not read {name}"))? != manifest.sha256 {
-            return Err(failed(ArchiveError::OtherLog { name: manifest.log.clone() }, &name));
-        }
-        self.archive.verify(manifest).map_err(|error| failed(error, &name))
     }
 
     /// Returns whether the server has closed the log, so that it ends with a Rotate or Stop event. Does not read an
@@ -312,6 +332,15 @@ impl<O: ArchiverObserver> LogArchiver<O> {
             StoreWriter::open(directory, encryption).and_then(|mut store| store.purge_before(first_kept));
         purged.map(drop).map_err(unreadable)
     }
+}
+
+/// Checks that the archived log can be restored and equals this log, before this log is removed.
+fn check_present(log: &Path, archive: &Archive, manifest: &Manifest) -> Result<(), CommandFailure> {
+    let name = log.display().to_string();
+    if digest_of(log).with_context(|| format!("could not read {name}"))? != manifest.sha256 {
+        return Err(failed(ArchiveError::OtherLog { name: manifest.log.clone() }, &name));
+    }
+    archive.verify(manifest).map_err(|error| failed(error, &name))
 }
 
 /// Refuses a file that is not a log, or has no events.

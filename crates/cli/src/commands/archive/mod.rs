@@ -9,6 +9,7 @@ mod log_archiver;
 mod prune;
 mod received_logs;
 mod restore;
+mod table_key;
 #[cfg(feature = "columns")]
 mod table_writer;
 mod text;
@@ -17,14 +18,18 @@ mod verify;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 #[cfg(feature = "columns")]
 use anyhow::Context;
 use anyhow::anyhow;
 use archive::{
-    Archive, ArchiveError, ArchiveStorage, DamagedManifest, ManifestList, MissingDirectory, is_object_url,
+    Archive, ArchiveError, ArchiveStorage, DamagedManifest, ManifestList, MasterKey, MissingDirectory,
+    is_object_url,
 };
+use binlog::encryption::Keyring;
 use clap::{Args, Subcommand};
+use logs::read_keyring;
 use nix::sys::stat::{Mode, umask};
 use serde_json::{Value, json};
 #[cfg(feature = "columns")]
@@ -52,6 +57,9 @@ Examples:
       duckdb -c \"select operation, count(*) from read_parquet(
           's3://backups/db1/tables/database=shop/table=orders/**/*.parquet',
           union_by_name = true) group by 1\"
+  Encrypt what is stored in the archive, with the newest key of a keyring file:
+      bintide archive /backup/db1 --to s3://backups/db1 --encrypt \\
+          --keyring ~/keyring
   List the archived logs that have transactions of an hour:
       bintide archive ls s3://backups/db1 \\
           --start-datetime '2026-11-22 14:00:00' \\
@@ -73,6 +81,7 @@ a separate prefix for each server.";
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(mut_arg("logs", |arg| arg.help(FILES_HELP)))]
+#[command(mut_arg("keyring", |arg| arg.global(true)))]
 pub(crate) struct ArchiveArgs {
     #[command(subcommand)]
     action: Option<ArchiveAction>,
@@ -91,6 +100,8 @@ enum ArchiveAction {
     Restore(restore::RestoreArgs),
     /// Delete the oldest archived logs, and segments of uploads that were interrupted.
     Prune(prune::PruneArgs),
+    /// Print the key of encrypted change tables in base64, for the programs that read them.
+    TableKey(table_key::TableKeyArgs),
 }
 
 /// Arguments of `archive ls`.
@@ -105,20 +116,29 @@ struct ArchiveListArgs {
 
 /// Archives logs, or runs a subcommand.
 pub(crate) fn run(command: &ArchiveArgs, global: &GlobalArgs) -> CommandResult {
-    match &command.action {
-        Some(ArchiveAction::Ls(command)) => {
-            text::list(&command.choice, OutputFormat::of(command.json), global)
-        }
-        Some(ArchiveAction::Verify(command)) => verify::run(command, global),
-        Some(ArchiveAction::Restore(command)) => restore::run(command, global),
-        Some(ArchiveAction::Prune(command)) => prune::run(command, global),
-        None => add::run(&command.add, global),
+    let Some(action) = &command.action else { return add::run(&command.add, global) };
+    let keyring = command.add.keyring().map(read_keyring).transpose();
+    let keyring = keyring.map_err(|error| CommandFailure::NotStarted(error.into()))?.map(Arc::new);
+    match action {
+        ArchiveAction::Ls(command) => {
+            text::list(&command.choice, OutputFormat::of(command.json), keyring, global)
+        },
+        ArchiveAction::Verify(command) => verify::run(command, keyring, global),
+        ArchiveAction::Restore(command) => restore::run(command, keyring, global),
+        ArchiveAction::Prune(command) => prune::run(command, keyring, global),
+        ArchiveAction::TableKey(command) => table_key::run(command, keyring),
     }
 }
 
-/// Opens an archive that exists.
-fn open_archive(location: &str) -> Result<Archive, CommandFailure> {
-    open_storage(location, MissingDirectory::Refuse)
+/// Opens an archive that exists. An encrypted archive needs the keyring.
+fn open_archive(location: &str, keyring: Option<Arc<Keyring>>) -> Result<Archive, CommandFailure> {
+    Ok(open_storage(location, MissingDirectory::Refuse)?.with_keys(keyring.into()))
+}
+
+/// Returns the key that encrypts what an archive gets.
+fn newest_key(keyring: &Keyring) -> Result<MasterKey, CommandFailure> {
+    let key = MasterKey::newest(keyring).map_err(|error| ArchiveError::NoMasterKey { error });
+    key.map_err(|error| CommandFailure::NotStarted(anyhow!(error)))
 }
 
 /// Returns the manifests of all logs of an archive.
@@ -178,6 +198,12 @@ fn failed(error: ArchiveError, log: &str) -> CommandFailure {
             let error = anyhow!(error).context(ErrorAdvice("give it with --keyring"));
             CommandFailure::NotStarted(error)
         }
+        ArchiveError::EncryptionRequired { .. } => {
+            let advice =
+                ErrorAdvice("give --encrypt (receive and relay: --encrypt-archive) and --keyring FILE");
+            CommandFailure::NotStarted(anyhow!(error).context(advice).context(log.to_owned()))
+        }
+        error if error.is_key_error() => CommandFailure::NotStarted(anyhow!(error)),
         ArchiveError::WrongKey { .. } | ArchiveError::Key { .. } => {
             let advice = ErrorAdvice("give the keyring file of the server that wrote this log");
             CommandFailure::NotStarted(anyhow!(error).context(advice).context(log.to_owned()))

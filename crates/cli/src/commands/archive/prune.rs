@@ -1,9 +1,11 @@
 //! `bintide archive prune`: deletes the oldest archived logs.
 
 use std::io;
+use std::sync::Arc;
 
 use anyhow::anyhow;
 use archive::{Archive, Manifest, StoredObject};
+use binlog::encryption::Keyring;
 use clap::Args;
 use jiff::Timestamp;
 use logs::RetentionLimit;
@@ -40,8 +42,8 @@ pub(super) struct PruneArgs {
 }
 
 /// Deletes the logs beyond the limit.
-pub(super) fn run(command: &PruneArgs, global: &GlobalArgs) -> CommandResult {
-    let archive = open_archive(&command.location)?;
+pub(super) fn run(command: &PruneArgs, keyring: Option<Arc<Keyring>>, global: &GlobalArgs) -> CommandResult {
+    let archive = open_archive(&command.location, keyring)?;
     let not_started = |error| CommandFailure::NotStarted(anyhow!("{error}"));
     let known = archived_logs(&archive)?;
     let now_s = Timestamp::now().as_second();

@@ -13,7 +13,9 @@ use servers::ServerAddress;
 use tracing::info;
 
 use super::archiver_thread::{ArchiverShared, RunningArchiver};
-use super::log_archiver::{ArchiverObserver, ArchiverSettings, LastLogPolicy, LogArchiver};
+use super::log_archiver::{
+    ArchiveEncryption, ArchiverObserver, ArchiverSettings, LastLogPolicy, LogArchiver,
+};
 use super::{archive_directory, is_directory_of_logs, open_storage, text};
 use crate::commands::receive::ArchivingState;
 use crate::exit::CommandFailure;
@@ -24,6 +26,7 @@ pub(crate) struct ReceivedLogArchiver {
     directory: PathBuf,
     shared: Arc<ArchiverShared>,
     archived: ArchivedNames,
+    settings: ArchiverSettings,
     #[cfg(feature = "columns")]
     tables: Option<super::table_writer::ChangeTableWriter>,
 }
@@ -60,9 +63,18 @@ impl ReceivedLogArchiver {
             directory: directory.to_owned(),
             shared: Arc::new(ArchiverShared::new(state)),
             archived,
+            settings: ArchiverSettings { last_log: LastLogPolicy::Leave, ..ArchiverSettings::default() },
             #[cfg(feature = "columns")]
             tables: None,
         })
+    }
+
+    /// Encrypts what the archive gets, with the newest key of this keyring file. Encrypted logs are then decrypted
+    /// before they are archived.
+    pub(crate) fn with_encryption(mut self, keyring: PathBuf) -> Self {
+        self.settings.encryption = ArchiveEncryption::NewestKey;
+        self.settings.keyring = Some(keyring);
+        self
     }
 
     /// Makes the archiver write change tables, if they are requested. The sources have the column names that the logs
@@ -73,7 +85,8 @@ impl ReceivedLogArchiver {
         options: super::ChangeTableArgs,
         sources: &[ServerAddress],
     ) -> Result<Self, CommandFailure> {
-        self.tables = super::table_writer(&self.archive, None, options, sources.to_vec())?;
+        let keyring = self.settings.keyring.clone();
+        self.tables = super::table_writer(&self.archive, keyring, options, sources.to_vec())?;
         Ok(self)
     }
 
@@ -86,8 +99,7 @@ impl ReceivedLogArchiver {
     /// Starts the thread. It repeats each failed attempt.
     pub(crate) fn start(self) -> RunningArchiver {
         let observer = ReceivedLogObserver { shared: Arc::clone(&self.shared), archived: self.archived };
-        let settings = ArchiverSettings { last_log: LastLogPolicy::Leave, ..ArchiverSettings::default() };
-        let archiver = LogArchiver::new(self.archive, settings, observer);
+        let archiver = LogArchiver::new(self.archive, self.settings, observer);
         #[cfg(feature = "columns")]
         let archiver = archiver.with_tables(self.tables);
         let (mut archiver, directory) = (archiver, self.directory);

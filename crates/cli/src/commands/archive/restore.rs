@@ -3,12 +3,13 @@
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
 use archive::{Archive, ArchiveError, Manifest};
 use binlog::encryption::Keyring;
 use clap::Args;
-use logs::{DirectoryLock, private_options, read_keyring, sync_parent};
+use logs::{DirectoryLock, private_options, sync_parent};
 use serde_json::json;
 
 use super::choice::{ChoiceArgs, ChosenLogs};
@@ -32,19 +33,18 @@ pub(super) struct RestoreArgs {
     /// are skipped; other files are not replaced.
     #[arg(long, value_name = "DIR")]
     to: PathBuf,
-    /// Keyring file for logs that were encrypted, of component_keyring_file or the older keyring_file plugin.
-    #[arg(long, value_name = "FILE")]
-    keyring: Option<PathBuf>,
     /// Print the result as one JSON document.
     #[arg(long)]
     json: bool,
 }
 
 /// Restores the chosen logs.
-pub(super) fn run(command: &RestoreArgs, global: &GlobalArgs) -> CommandResult {
-    let keyring = command.keyring.as_ref().map(read_keyring).transpose();
-    let keyring = keyring.map_err(|error| CommandFailure::NotStarted(error.into()))?;
-    let ChosenLogs { archive, manifests, damaged } = command.choice.find()?;
+pub(super) fn run(
+    command: &RestoreArgs,
+    keyring: Option<Arc<Keyring>>,
+    global: &GlobalArgs,
+) -> CommandResult {
+    let ChosenLogs { archive, manifests, damaged } = command.choice.find(keyring.clone())?;
     create_directory(&command.to).context("--to").map_err(CommandFailure::NotStarted)?;
     let Some(_lock) = lock(&command.to)? else {
         return Err(CommandFailure::NotStarted(anyhow!(
@@ -104,7 +104,7 @@ fn check_existing(path: &Path, manifest: &Manifest) -> Result<(), CommandFailure
 /// Archive with the keys of its logs.
 struct RestoreSource {
     archive: Archive,
-    keyring: Option<Keyring>,
+    keyring: Option<Arc<Keyring>>,
 }
 
 /// Restores one log. The file gets its name only when it is complete.
@@ -122,7 +122,7 @@ fn restore_one(
     let _ = fs::remove_file(&part);
     let file = private_options().write(true).create_new(true).open(&part);
     let mut file = file.with_context(|| format!("could not create {name}"))?;
-    let restored = archive.restore(manifest, source.keyring.as_ref(), |bytes| {
+    let restored = archive.restore(manifest, source.keyring.as_deref(), |bytes| {
         file.write_all(bytes).map_err(write_error)?;
         watch(bytes.len() as u64);
         Ok(interrupt::stop_flow())

@@ -4,10 +4,11 @@ use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use archive::{Archive, ArchiveError, CreateOutcome, LocalTables};
+use archive::{Archive, ArchiveError, CreateOutcome, LocalTables, TableKey};
 use clap::Args;
 use columns::{
-    ChangeDecoder, ChangeExport, ColumnsError, DecodeSettings, ExportLimits, ExportLog, export_logs,
+    ChangeDecoder, ChangeExport, ColumnsError, DecodeSettings, ExportLimits, ExportLog, ParquetKey,
+    export_logs,
 };
 use logs::LogReader;
 use servers::ServerAddress;
@@ -66,16 +67,20 @@ impl ChangeTableWriter {
     }
 
     /// Writes the change tables of a log. A log whose changes are not known has none, for a reason that is returned.
+    /// The files are encrypted if `archive` encrypts new objects.
     pub(super) fn write(
         &mut self,
         log: &Path,
+        archive: &Archive,
         is_stopping: impl Fn() -> bool,
     ) -> Result<LocalTables, ArchiveError> {
         let name = log.file_name().unwrap_or(log.as_os_str()).to_string_lossy().into_owned();
         let mut watch = |_| if is_stopping() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+        let key = archive.table_key();
+        self.staged.store = archive.change_tables();
         for _ in 0..ATTEMPTS_MAX {
             self.staged.begin_log()?;
-            match self.export(log, &name, &mut watch) {
+            match self.export(log, &name, key.as_ref(), &mut watch) {
                 Ok(()) => {}
                 Err(ColumnsError::Stopped) => return Err(ArchiveError::Interrupted),
                 // A later attempt may succeed.
@@ -91,7 +96,8 @@ impl ChangeTableWriter {
             }
             if self.staged.save_column_lists()? == CreateOutcome::Created {
                 let (directory, names) = (self.staged.path().to_owned(), self.staged.files_of(&name)?);
-                return Ok(LocalTables { directory, names, missing: None });
+                let key = key.map(|key| key.key_id);
+                return Ok(LocalTables { directory, names, key, missing: None });
             }
         }
         let cause = "other processes keep changing the lists of columns";
@@ -107,11 +113,15 @@ impl ChangeTableWriter {
         &self,
         log: &Path,
         name: &str,
+        key: Option<&TableKey>,
         watch: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> Result<(), ColumnsError> {
         let reader = LogReader::open(log)?.with_keyring_file(self.keyring.as_ref())?;
         let limits = ExportLimits { memory_bytes: MEMORY_BYTES, ..ExportLimits::default() };
-        let export = ChangeExport::open(self.staged.path(), limits)?;
+        let mut export = ChangeExport::open(self.staged.path(), limits)?;
+        if let Some(TableKey { key_id, bytes }) = key {
+            export = export.with_key(ParquetKey { name: key_id.clone(), bytes: *bytes });
+        }
         let log = ExportLog { name: name.to_owned(), reader };
         let decoder = ChangeDecoder::new(self.settings.clone());
         let mut decoder = match self.servers.is_empty() {

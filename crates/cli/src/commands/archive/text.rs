@@ -2,8 +2,10 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use archive::{Manifest, ManifestTables};
+use binlog::encryption::Keyring;
 use jiff::Timestamp;
 use serde_json::json;
 use tracing::warn;
@@ -19,8 +21,13 @@ use crate::screen::{self, ReportStyle, table_lines, visible};
 use crate::units::{bytes, count, counted, share};
 
 /// Prints the chosen manifests.
-pub(super) fn list(choice: &ChoiceArgs, format: OutputFormat, global: &GlobalArgs) -> CommandResult {
-    let ChosenLogs { manifests, damaged, .. } = choice.find()?;
+pub(super) fn list(
+    choice: &ChoiceArgs,
+    format: OutputFormat,
+    keyring: Option<Arc<Keyring>>,
+    global: &GlobalArgs,
+) -> CommandResult {
+    let ChosenLogs { manifests, damaged, .. } = choice.find(keyring)?;
     let mut out = io::stdout().lock();
     if format == OutputFormat::Json {
         let logs: Vec<_> = manifests.iter().map(document).collect();
@@ -41,7 +48,10 @@ pub(super) fn table(manifests: &[Manifest], style: ReportStyle) -> String {
     let columns =
         ["log", ">size", ">archived", ">share", ">transactions", "first event (UTC)", "last event (UTC)"];
     let has_tables = manifests.iter().any(|manifest| manifest.change_tables.is_some());
-    let columns = [&columns[..], if has_tables { &[">change tables"] } else { &[] }].concat();
+    let has_keys = manifests.iter().any(|manifest| manifest.segment_key.is_some());
+    let tables_column: &[&str] = if has_tables { &[">change tables"] } else { &[] };
+    let key_column: &[&str] = if has_keys { &["encrypted"] } else { &[] };
+    let columns = [&columns[..], tables_column, key_column].concat();
     let mut table = style.table(&columns);
     for manifest in manifests {
         let (first, last) = match manifest.times {
@@ -62,6 +72,9 @@ pub(super) fn table(manifests: &[Manifest], style: ReportStyle) -> String {
                 Some(tables) if tables.missing.is_none() => bytes(tables.size()),
                 _ => "none".to_owned(),
             });
+        }
+        if has_keys {
+            row.push(if manifest.segment_key.is_some() { "yes" } else { "no" }.to_owned());
         }
         table.add_row(row);
     }
@@ -109,6 +122,16 @@ pub(super) fn warn_kept(log: &Path, manifest: &Manifest) {
     }
     for (reason, events) in &manifest.statistics.whole_events {
         warn!("{log}: {} stored unchanged ({reason})", counted(*events, "event"));
+    }
+}
+
+/// Warns of a log that an earlier run has archived without encryption.
+pub(super) fn warn_plain(log: &Path, manifest: &Manifest) {
+    if manifest.segment_key.is_none() {
+        warn!(
+            "{} was archived without --encrypt, and stays in plain. To encrypt it, archive the log to a new location",
+            log.display()
+        );
     }
 }
 

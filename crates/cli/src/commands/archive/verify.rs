@@ -1,7 +1,9 @@
 //! `bintide archive verify`: rebuilds archived logs without writing them.
 
 use std::io;
+use std::sync::Arc;
 
+use binlog::encryption::Keyring;
 use clap::Args;
 use serde_json::json;
 
@@ -27,8 +29,12 @@ pub(super) struct ArchiveVerifyArgs {
 }
 
 /// Verifies the chosen logs.
-pub(super) fn run(command: &ArchiveVerifyArgs, global: &GlobalArgs) -> CommandResult {
-    let ChosenLogs { archive, manifests, damaged } = command.choice.find()?;
+pub(super) fn run(
+    command: &ArchiveVerifyArgs,
+    keyring: Option<Arc<Keyring>>,
+    global: &GlobalArgs,
+) -> CommandResult {
+    let ChosenLogs { archive, manifests, damaged } = command.choice.find(keyring)?;
     let total = total_size(manifests.iter().map(|manifest| manifest.size));
     let (mut done, mut equal) = (0, 0);
     let unread = damaged.into_iter().map(|damaged| (damaged.log, damaged.error.to_string()));

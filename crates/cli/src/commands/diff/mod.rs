@@ -62,7 +62,7 @@ pub(crate) struct DiffArgs {
     /// Print the report as one JSON document.
     #[arg(long)]
     json: bool,
-    /// Keyring file for encrypted logs, of component_keyring_file or the older keyring_file plugin.
+    /// Keyring file for encrypted logs and archives, of component_keyring_file or the older keyring_file plugin.
     #[arg(long, value_name = "FILE")]
     keyring: Option<PathBuf>,
     /// Keyring file of STORE-B [default: that of --keyring]

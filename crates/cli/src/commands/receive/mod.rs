@@ -62,6 +62,9 @@ Examples:
   Archive each closed log in S3, and keep a week of logs here:
       bintide receive /backup/db1 --from mysql://repl@db1/ --keep 7d \\
           --archive s3://backups/db1
+  The same, and encrypt what is stored in S3:
+      bintide receive /backup/db1 --from mysql://repl@db1/ --keep 7d \\
+          --archive s3://backups/db1 --encrypt-archive --keyring ~/keyring
   Up to the end of the logs, without waiting for more:
       bintide receive /backup/db1 --from mysql://repl@db1/ --stop-at-end
 
@@ -98,6 +101,10 @@ pub(crate) struct ReceivedArchiveArgs {
     /// or a directory. Use a separate prefix for each source. --keep deletes only archived logs. Not with --compress.
     #[arg(long, value_name = "ARCHIVE")]
     archive: Option<String>,
+    /// Encrypt what is stored in the archive, with the newest key of --keyring: segments, manifests and change tables.
+    /// Encrypted logs are decrypted before, so that they become smaller.
+    #[arg(long)]
+    encrypt_archive: bool,
     #[cfg(feature = "columns")]
     #[command(flatten)]
     tables: crate::commands::archive::ChangeTableArgs,
@@ -228,6 +235,9 @@ impl ReceivedArchiveArgs {
             if self.tables.change_tables {
                 return Err(CommandFailure::NotStarted(anyhow!("--change-tables needs --archive")));
             }
+            if self.encrypt_archive {
+                return Err(CommandFailure::NotStarted(anyhow!("--encrypt-archive needs --archive")));
+            }
             return Ok(None);
         };
         if source.compress.is_some() {
@@ -236,7 +246,12 @@ impl ReceivedArchiveArgs {
                  --compress: logs become smaller in the archive"
             )));
         }
-        ReceivedLogArchiver::open(location, directory, control, state).map(Some)
+        let archiver = ReceivedLogArchiver::open(location, directory, control, state)?;
+        match (self.encrypt_archive, &source.keyring) {
+            (true, Some(keyring)) => Ok(Some(archiver.with_encryption(keyring.clone()))),
+            (true, None) => Err(encryption_needs_keyring("--encrypt-archive")),
+            (false, _) => Ok(Some(archiver)),
+        }
     }
 
     /// Makes the archiver write change tables, if they are requested.
@@ -248,6 +263,11 @@ impl ReceivedArchiveArgs {
     ) -> Result<Option<ReceivedLogArchiver>, CommandFailure> {
         archiver.map(|archiver| archiver.with_tables(self.tables, sources)).transpose()
     }
+}
+
+/// Returns the failure for encryption without a key. `option` requests the encryption.
+pub(crate) fn encryption_needs_keyring(option: &str) -> CommandFailure {
+    CommandFailure::NotStarted(anyhow!("{option} needs --keyring FILE, the file with the encryption key"))
 }
 
 /// Returns the sources of `--from`; without this option, the one source in the connection options.
@@ -291,10 +311,7 @@ impl SourceArgs {
         match (self.encrypt, self.keyring.clone()) {
             (true, Some(keyring)) => Ok(LogEncryption::Encrypted { keyring }),
             (false, keyring) => Ok(LogEncryption::Plain { keyring }),
-            (true, None) => {
-                let why = "--encrypt needs --keyring FILE, the file with the encryption key";
-                Err(CommandFailure::NotStarted(anyhow!(why)))
-            }
+            (true, None) => Err(encryption_needs_keyring("--encrypt")),
         }
     }
 
