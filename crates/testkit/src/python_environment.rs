@@ -26,7 +26,7 @@ impl PythonEnvironment {
 
     /// Tools that build and test the Python package, and the libraries that its tests use.
     pub const PACKAGE_TESTS: Self = Self {
-        directory: "python-1",
+        directory: "python-2",
         packages: &[
             "duckdb==1.5.5",
             "maturin==1.16.0",
@@ -35,6 +35,7 @@ impl PythonEnvironment {
             "polars==2.1.0",
             "pyarrow==26.0.1",
             "pyarrow-stubs==20.0.0.20260819",
+            "pyspark==4.0.1",
             "pytest==9.2.0",
             "pytz==2025.2",
         ],

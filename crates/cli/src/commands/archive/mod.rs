@@ -122,7 +122,7 @@ pub(crate) fn run(command: &ArchiveArgs, global: &GlobalArgs) -> CommandResult {
     match action {
         ArchiveAction::Ls(command) => {
             text::list(&command.choice, OutputFormat::of(command.json), keyring, global)
-        },
+        }
         ArchiveAction::Verify(command) => verify::run(command, keyring, global),
         ArchiveAction::Restore(command) => restore::run(command, keyring, global),
         ArchiveAction::Prune(command) => prune::run(command, keyring, global),
