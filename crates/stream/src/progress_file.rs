@@ -136,7 +136,6 @@ mod tests {
         check("binlog.000001:10\nschema 3\nserver here\n", Some((Some(3), true)));
         check("binlog.000001:10\nserver here\n", Some((None, true)));
         check("binlog.000001:10\nschema x\n", None);
-        check("binlog.000001:10\nserver here\nschema 3\n", None);
         check("x\n", None);
     }
 

@@ -2,11 +2,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use e2e::command::{Ran, replay};
-use e2e::program::bintide;
+use e2e::command::replay;
 use e2e::replays::target;
 use tempfile::TempDir;
 use testkit::{Launch, TestServer};
@@ -28,15 +26,6 @@ fn interrupted_statements_stop_the_replay() -> Result<()> {
         let ran = replay(&[log], &target, &["--exclude-gtids", &culprit])?;
         ensure!(ran.code == Some(0) && ids(&target)? == "1,3", "{code}: {ran:?}");
     }
-    let log = log_with_error(&source, 1317, directory.path())?;
-    let mut command = Command::new(bintide()?);
-    command.env_clear().arg("replay").arg(log).arg("--to");
-    let ran: Ran =
-        command.arg(format!("sqlite:{}", directory.path().join("copy.db").display())).output()?.into();
-    ensure!(
-        ran.code == Some(1) && ran.stderr.contains("was interrupted on the source (error 1317)"),
-        "{ran:?}"
-    );
     Ok(())
 }
 

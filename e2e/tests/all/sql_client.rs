@@ -274,7 +274,8 @@ fn files(connection: &mut SqlConnection) -> Result<()> {
     load_bytes(connection, load, file)?;
     ensure!(connection.value("SELECT COUNT(*) FROM d.f")?.as_deref() == Some("60000"));
     let counts = load_bytes(connection, load, b"7\tseven\n60000\tnew\n".to_vec())?;
-    ensure!(counts == LoadDataCounts { records: 2, deleted: 0, skipped: 1, warnings: 1 }, "{counts:?}");
+    // MySQL 5.6 does not warn of the skipped row.
+    ensure!(matches!(counts, LoadDataCounts { records: 2, deleted: 0, skipped: 1, .. }), "{counts:?}");
     connection.run("DELETE FROM d.f WHERE a = 60000")?;
     // The client did not send LOAD DATA LOCAL, so it must not read a file for the server.
     let error = connection.run_bytes(load);
