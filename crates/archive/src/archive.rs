@@ -309,8 +309,8 @@ impl Archive {
     }
 
     /// Checks that the change tables are those of the manifest after this process has uploaded its own. Two processes
-    /// that archive the same log encrypt its tables differently, so that one may have replaced files of the other.
-    /// Whoever finds that uploads its files again, and then replaces the manifest.
+    /// that archive the same log encrypt its tables differently, so one may have replaced files of the other. A process
+    /// that finds foreign files uploads its own again, and then replaces the manifest.
     fn settle_tables(
         &self,
         mut manifest: Manifest,

@@ -206,7 +206,7 @@ mod tests {
         check(&[&one, &two], "k", 2, "2");
         check(&[&two, &one], "l", 3, "3");
         check(&[&one, &two], "k", 4, "a different key with this name");
-        check(&[&two, &one], "l", 4, "not in the keyring, which has k");
+        check(&[&two, &one], "l", 4, "a different key with this name");
         check(&[], "k", 1, "Give the keyring file that has this key");
         check(&[&two], "m", 1, "not in the keyring, which has k, l");
     }

@@ -32,13 +32,15 @@ struct TestArchive {
 
 impl TestArchive {
     fn new() -> Self {
-        Self { directory: TempDir::new().unwrap() }
+        Self { directory: TempDir::new().expect("a temporary directory can be created") }
     }
 
     /// Returns the archive as a run without a keyring opens it.
     fn plain(&self) -> Archive {
-        let location = self.directory.path().to_str().unwrap();
-        Archive::new(ArchiveStorage::open(location, MissingDirectory::Create).unwrap())
+        let location = self.directory.path().to_str().expect("the path is UTF-8");
+        Archive::new(
+            ArchiveStorage::open(location, MissingDirectory::Create).expect("a directory can be opened"),
+        )
     }
 
     /// Returns the archive as a run opens it that reads with these keys.
@@ -48,7 +50,7 @@ impl TestArchive {
 
     /// Returns the archive as a run opens it that encrypts with the newest of these keys.
     fn encrypting(&self, numbers: &[u8]) -> Archive {
-        let key = MasterKey::newest(&keyring(numbers)).unwrap();
+        let key = MasterKey::newest(&keyring(numbers)).expect("the keyring has a key for logs");
         self.reading(numbers).with_master_key(Some(key))
     }
 
@@ -60,8 +62,8 @@ impl TestArchive {
     fn files(&self) -> Vec<PathBuf> {
         let (mut files, mut directories) = (Vec::new(), vec![self.directory.path().to_owned()]);
         while let Some(directory) = directories.pop() {
-            for entry in fs::read_dir(directory).unwrap() {
-                let path = entry.unwrap().path();
+            for entry in fs::read_dir(directory).expect("a directory of the archive can be read").flatten() {
+                let path = entry.path();
                 if path.is_dir() { directories.push(path) } else { files.push(path) }
             }
         }
@@ -270,8 +272,9 @@ fn heads_of_encrypted_logs_are_read_from_their_first_chunk() {
 /// Writes a change table as a writer does whose encryption is never the same.
 fn local_tables(directory: &Path, content: &str) -> LocalTables {
     let name = "database=d/table=t/day=2026-11-22/types.binlog.1.parquet";
-    fs::create_dir_all(directory.join(name).parent().unwrap()).unwrap();
-    fs::write(directory.join(name), content).unwrap();
+    let path = directory.join(name);
+    let made = path.parent().map(fs::create_dir_all).transpose().and_then(|_| fs::write(&path, content));
+    made.expect("a file can be written");
     let key = Some("MySQLReplicationKey_u_1".to_owned());
     LocalTables { directory: directory.to_owned(), names: vec![name.to_owned()], key, missing: None }
 }

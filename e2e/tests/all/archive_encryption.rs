@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::slice;
 
 use anyhow::{Context, Result, ensure};
 use e2e::command::{Ran, address};
@@ -200,7 +201,7 @@ fn an_encrypted_archive_gets_no_plain_logs() -> Result<()> {
     let without = archive.run(&[&to[..], &["--encrypt", &plain]].concat())?;
     ensure!(without.code == Some(2) && without.stderr.contains("--encrypt needs --keyring"), "{without:?}");
     // The plain log stays readable, and a message says that it is plain.
-    let again = archive.add(&[plain.clone()], &[])?;
+    let again = archive.add(slice::from_ref(&plain), &[])?;
     ensure!(again.stderr.contains("was archived without --encrypt"), "{again:?}");
     archive.run_well(&["archive", "verify", &archive.location])?;
     archive.check_restored(&[plain, sample("types.binlog")])?;
@@ -270,7 +271,7 @@ fn commands_read_an_encrypted_archive() -> Result<()> {
     let server = ObjectServer::start()?;
     let archive = EncryptedArchive::on(&server, "read")?;
     let log = sample("types.binlog");
-    archive.add(&[log.clone()], &[])?;
+    archive.add(slice::from_ref(&log), &[])?;
     let archived = format!("{}/types.binlog", archive.location);
     let changes = archive.path("changes");
     for arguments in [
@@ -307,7 +308,7 @@ fn commands_read_an_encrypted_archive() -> Result<()> {
 fn readers_read_encrypted_change_tables() -> Result<()> {
     let archive = EncryptedArchive::in_directory()?;
     let log = sample("types.binlog");
-    archive.add(&[log.clone()], &["--change-tables", "--skip-statements"])?;
+    archive.add(slice::from_ref(&log), &["--change-tables", "--skip-statements"])?;
     archive.run_well(&["archive", "verify", &archive.location])?;
     let export = archive.path("export");
     let document =
