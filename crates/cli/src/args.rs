@@ -55,9 +55,9 @@ Settings:
       top = 20                     file of --config or BINTIDE_CONFIG
   A setting without a command name applies to all commands that have the option:
   BINTIDE_KEYRING=FILE, or keyring = \"FILE\" above all tables. A setting with a
-  command name has precedence over one without. Values of a switch: 1, on, yes,
-  true, or 0, off, no, false. dump also reads MySQL's option files; these
-  settings have precedence over them.
+  command name has precedence over one without. Values of an option without an
+  argument: 1, on, yes, true, or 0, off, no, false. dump also reads MySQL's
+  option files; these settings have precedence over them.
   NO_COLOR turns colour off.
 
 Exit codes:

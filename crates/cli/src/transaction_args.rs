@@ -19,7 +19,7 @@ pub(crate) struct TransactionArgs {
     /// Select only transactions that were committed at this local time or later, such as 2026-11-23 14:00:00.
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     start_datetime: Option<u64>,
-    /// Select only transactions that were committed before this local time.
+    /// Select only transactions that were committed before this time.
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     stop_datetime: Option<u64>,
     /// Select only the transactions in GTIDS.

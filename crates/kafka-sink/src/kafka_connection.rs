@@ -104,7 +104,7 @@ impl ConsumerContext for ReaderContext {}
 
 /// Fetches a token for a login.
 pub(crate) fn fetch_token(tokens: Option<&TokenClient>) -> Result<OAuthToken, Box<dyn Error>> {
-    let tokens = tokens.ok_or("there is no server of tokens")?;
+    let tokens = tokens.ok_or("there is no token server")?;
     Ok(tokens.fetch()?)
 }
 
@@ -160,7 +160,7 @@ pub(crate) fn size_property(settings: &KafkaSettings, name: &str) -> usize {
 pub(crate) fn config_error(error: KafkaError) -> KafkaSinkError {
     match error {
         KafkaError::ClientConfig(_, reason, name, value) => KafkaSinkError::Property { name, value, reason },
-        error => KafkaSinkError::Other { what: "creating a client of Kafka", reason: error.to_string() },
+        error => KafkaSinkError::Other { what: "creating a Kafka client", reason: error.to_string() },
     }
 }
 

@@ -25,7 +25,7 @@ Examples:
       bintide dump --transactions binlog.000012
   Events in the format of SHOW BINLOG EVENTS:
       bintide dump --events binlog.000012
-  From a server, including new events as it writes them:
+  From a server, including new events as the server writes them:
       bintide dump -vv -R --host db1 --user repl -p --stop-never binlog.000012
   Install as mysqlbinlog, with a symbolic link:
       ln -s \"$(command -v bintide)\" ~/bin/mysqlbinlog";

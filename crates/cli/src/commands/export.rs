@@ -94,7 +94,7 @@ struct ExportFileArgs {
     /// Maximum number of files that are written at the same time.
     #[arg(long, value_name = "COUNT", default_value = "64", value_parser = parse_at_least_one)]
     open_files: NonZeroUsize,
-    /// Level of the compression with zstd, from 1 to 22.
+    /// zstd compression level, 1 to 22.
     #[arg(long, value_name = "LEVEL", default_value = "3", value_parser = parse_level)]
     level: ZstdLevel,
 }
@@ -284,7 +284,7 @@ impl ExportNameArgs {
         let names_server = self.connection.names_server();
         match self.schema.as_deref() {
             Some("ddl") if names_server => Err(CommandFailure::NotStarted(anyhow!(
-                "--schema=ddl needs no server: omit the options of the connection"
+                "--schema=ddl needs no server: omit the connection options"
             ))),
             Some("ddl") => Ok(ColumnNameSource::Log(DdlSchema::default())),
             None if !names_server => Ok(ColumnNameSource::Unknown),

@@ -462,7 +462,7 @@ impl RewriteRun<'_> {
             true if is_dry && self.in_use(location, path)?.is_some() => Some(
                 "would be skipped without --dry-run: it is in use, flagged as in use, or needed by bintide receive",
             ),
-            true if has_other_names(path) => Some("has other hard links: they keep the old log"),
+            true if has_other_names(path) => Some("has other names (hard links), which keep the old log"),
             false if is_dry && target.exists() => Some("exists: the log would be skipped without --dry-run"),
             _ => None,
         };

@@ -189,7 +189,7 @@ pub(crate) static MYSQLBINLOG_OPTIONS: &[OptionEntry] = &[
         OptionId::RewriteDb,
         "rewrite-db",
         OptionKind::Text,
-        "Rename a database in the output: 'from->to'. May be given several times.",
+        "Rename a database in the output: 'from->to'. Repeatable.",
     ),
     short(
         OptionId::Debug,
@@ -519,14 +519,14 @@ pub(crate) static BINTIDE_OPTIONS: &[OptionEntry] = &[
         "table",
         OptionKind::Text,
         "Print only row changes of this table: 'database.table', or 'table' in any database; '*' matches any text, \
-         '?' any one character. May be given several times.",
+         '?' any one character. Repeatable.",
     ),
     long(
         OptionId::Where,
         "where",
         OptionKind::Text,
         "Print only row changes where this column has this value, before or after: 'column=value', or '@N=value' with \
-         the column's number if the log has no column names. May be given several times: all must match. Requires \
+         the column's number if the log has no column names. Repeatable: all must match. Requires \
          --json, --events or --transactions.",
     ),
     long(

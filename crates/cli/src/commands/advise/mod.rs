@@ -155,7 +155,7 @@ fn ask_server(
     let server = ServerReadings::ask(connection);
     match server.is_mariadb() {
         true => Err(CommandFailure::NotStarted(anyhow!(
-            "{address} is a MariaDB server, which has no binlog_transaction_compression: use MySQL 8.0.20 or newer"
+            "{address} is a MariaDB server, which has no binlog_transaction_compression: use MySQL 8.0.20 or later"
         ))),
         false => Ok(server),
     }

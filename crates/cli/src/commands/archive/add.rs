@@ -232,7 +232,7 @@ impl TableNameArgs {
         }
         if !command.tables.change_tables {
             return Err(CommandFailure::NotStarted(anyhow!(
-                "a server is given, but no --change-tables: only their column names come from a server"
+                "a server is given, but no --change-tables: a server is needed only for the column names of change tables"
             )));
         }
         let address = self.connection.address(self.schema.as_deref(), "--schema", global)?;

@@ -11,12 +11,14 @@ pub(super) const ARCHIVE_METRICS: &[ArchiveMetric] = &[
     ArchiveMetric::counter("bintide_archive_logs_archived_total", "Logs added to the archive.", |figures| {
         figures.logs.into()
     }),
-    ArchiveMetric::counter("bintide_archive_archived_from_bytes_total", "Bytes of these logs.", |figures| {
-        figures.bytes_from.into()
-    }),
+    ArchiveMetric::counter(
+        "bintide_archive_archived_from_bytes_total",
+        "Bytes of the archived logs before archiving.",
+        |figures| figures.bytes_from.into(),
+    ),
     ArchiveMetric::counter(
         "bintide_archive_archived_to_bytes_total",
-        "Bytes of these logs in the archive, with their change tables.",
+        "Bytes of the archived logs in the archive, with change tables.",
         |figures| figures.bytes_to.into(),
     ),
     ArchiveMetric::counter(

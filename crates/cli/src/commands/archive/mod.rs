@@ -77,10 +77,15 @@ AWS_REGION, AWS_ENDPOINT_URL), from ~/.aws, or from the machine. Commands that
 read logs can also read an archive, such as bintide stats s3://backups/db1. Use
 a separate prefix for each server.";
 
+/// Help of `--ready-lag`: an archive is behind the server that closes logs.
+const READY_LAG_HELP: &str = "Maximum age of the oldest closed log that is not archived yet: /readyz of --metrics \
+                              answers 503 while it is older [default: no maximum]";
+
 /// Arguments of `bintide archive`.
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(mut_arg("logs", |arg| arg.help(FILES_HELP)))]
+#[command(mut_arg("ready_lag", |arg| arg.help(READY_LAG_HELP).long_help(READY_LAG_HELP)))]
 #[command(mut_arg("keyring", |arg| arg.global(true)))]
 pub(crate) struct ArchiveArgs {
     #[command(subcommand)]

@@ -163,7 +163,7 @@ pub(super) const fn change_verb(kind: RowsKind) -> &'static str {
         RowsKind::Write => "INSERT",
         RowsKind::Update => "UPDATE",
         RowsKind::Delete => "DELETE",
-        RowsKind::PartialUpdate => "UPDATE with changes of JSON documents",
+        RowsKind::PartialUpdate => "UPDATE with changes of JSON documents in",
     }
 }
 

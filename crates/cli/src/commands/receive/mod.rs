@@ -143,7 +143,7 @@ pub(crate) struct SourceArgs {
     /// the newest key of --keyring.
     #[arg(long)]
     encrypt: bool,
-    /// Keyring file to write, resume and serve encrypted logs, of component_keyring_file or the older
+    /// Keyring file to write and resume encrypted logs, of component_keyring_file or the older
     /// keyring_file plugin.
     #[arg(long, value_name = "FILE")]
     pub(crate) keyring: Option<PathBuf>,

@@ -127,12 +127,12 @@ pub(crate) const RECEIVE_METRICS: &[ReceiveMetric] = &[
     ),
     ReceiveMetric::counter(
         "bintide_receive_compression_compressed_bytes_total",
-        "Their bytes as stored.",
+        "Bytes of transactions as stored.",
         |figures| by_compression(figures, |row| row.compressed_bytes_counter),
     ),
     ReceiveMetric::counter(
         "bintide_receive_compression_uncompressed_bytes_total",
-        "Their bytes before compression.",
+        "Bytes of transactions before compression.",
         |figures| by_compression(figures, |row| row.uncompressed_bytes_counter),
     ),
     ReceiveMetric::gauge(

@@ -123,8 +123,8 @@ enum OrderOption {
     /// One commit for several consecutive transactions, in the source's order: the more transactions wait, the larger
     /// the group
     Grouped,
-    /// One commit for each transaction as soon as it is applied, in any order: readers see states that the source
-    /// never had
+    /// One commit for each transaction as soon as it is applied, in any order: clients of the target can see states
+    /// that the source never had
     Any,
 }
 

@@ -78,10 +78,10 @@ Examples:
       bintide replay --commit-order strict binlog.000012 --to mysql://root@db2/
 
 The target stores the progress in its table bintide.progress, in the same
-transaction as the changes: --status shows the position, --forget drops it.
-replay does not write to the target's binary log, unless you give --log. If
-replicas read that log, replay asks for --log or --no-log. Other clients must
-not change the target during a replay.";
+transaction as the changes: --status shows the progress; --forget drops the
+table (servers only). replay does not write to the target's binary log, unless
+you give --log. If replicas read that log, replay asks for --log or --no-log.
+Other clients must not change the target during a replay.";
 
 /// Arguments of `bintide replay`.
 #[derive(Args, Debug)]

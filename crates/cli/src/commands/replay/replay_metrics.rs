@@ -123,9 +123,11 @@ pub(super) const REPLAY_METRICS: &[ReplayMetric] = &[
         "End position of the last applied transaction in its log.",
         |figures| figures.position.as_ref().map(|end| end.position).into(),
     ),
-    ReplayMetric::gauge("bintide_replay_log_number", "Number of that log.", |figures| {
-        figures.position.as_ref().and_then(|end| log_number(&end.log)).into()
-    }),
+    ReplayMetric::gauge(
+        "bintide_replay_log_number",
+        "Number of the log with the last transaction.",
+        |figures| figures.position.as_ref().and_then(|end| log_number(&end.log)).into(),
+    ),
     ReplayMetric::json_only("at_once", |figures| figures.at_once.into()),
     ReplayMetric::json_only("seconds", |figures| figures.elapsed.into()),
     ReplayMetric::json_only("lag.transactions", |figures| {

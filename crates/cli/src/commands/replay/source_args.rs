@@ -22,7 +22,7 @@ use crate::interrupt;
 /// Options that name the running server.
 #[derive(Args, Debug)]
 pub(super) struct ReplaySourceArgs {
-    /// Apply a running server's logs as it writes them, until Ctrl-C: mysql://USER@HOST:PORT/, as for --to. The
+    /// Apply a running server's logs as the server writes them, until Ctrl-C: mysql://USER@HOST:PORT/, as for --to. The
     /// connection options of this server have the prefix --source-, such as --source-ssl-ca. The logs are received into
     /// --relay, and applied from there. If given several times: when the source is lost, the next server that has all
     /// transactions in --relay replaces it (MySQL with GTIDs only). Also accepts a directory of logs, as --follow does.

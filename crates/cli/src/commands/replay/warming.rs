@@ -134,7 +134,7 @@ impl WarmingOutcome {
     pub(super) fn text(&self) -> String {
         match &self.0 {
             Ok(report) => sentence(report),
-            Err(error) => format!("warming stopped: {error}"),
+            Err(error) => format!("--warm has stopped: {error}"),
         }
     }
 }

@@ -76,7 +76,7 @@ impl StreamAdoptArgs {
         let gtids = gtids.map(|gtids| format!(" (GTIDs {gtids})")).unwrap_or_default();
         tracing::info!(
             "the stream {name} continues where the connector {} stopped: {position}{gtids}. Start it with: bintide \
-             stream --format debezium --name {name} --to {}",
+             stream --format debezium --from SOURCE --name {name} --to {}",
             offset.connector,
             self.to
         );

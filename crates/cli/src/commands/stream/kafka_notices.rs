@@ -13,7 +13,7 @@ pub(super) fn show_notice(notice: KafkaNotice) {
             warn!("the brokers have aborted a transaction: {reason}; its records are sent again");
         }
         KafkaNotice::CommitsResumed { error } => {
-            info!("the brokers commit transactions again, after: {error}");
+            info!("the brokers commit transactions again; the last error was: {error}");
         }
         KafkaNotice::DeadLetter { size, topic, key, transaction, letters } => warn!(
             "a record of {size} bytes is too large for the topic {topic} (key {key}, transaction {transaction}); it goes to \
@@ -27,7 +27,7 @@ pub(super) fn show_notice(notice: KafkaNotice) {
             warn!("the schema registry does not answer: {reason}; retrying");
         }
         KafkaNotice::RegistryResumed { error } => {
-            info!("the schema registry answers again, after: {error}");
+            info!("the schema registry answers again; the last error was: {error}");
         }
         KafkaNotice::RecordRefused { error } => debug!("librdkafka refuses a record: {error}"),
         KafkaNotice::BatchSizeReduced { limit } => {

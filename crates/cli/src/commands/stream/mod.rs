@@ -67,7 +67,7 @@ Examples:
   First the current rows of all tables, then the changes:
       bintide stream --format debezium --from mysql://repl@db1/ --out changes \\
           --snapshot
-  Read the rows of a table while a stream runs, which has the same --signals:
+  Read the rows of a table while a stream with the same --signals runs:
       bintide stream snapshot --table shop.orders --signals /var/lib/bintide
   To Apache Kafka, each transaction exactly once:
       bintide stream --format debezium --from mysql://repl@db1/ \\
@@ -139,8 +139,8 @@ enum StreamAction {
     Adopt(adopt::StreamAdoptArgs),
     /// Read tables while a stream runs.
     ///
-    /// Requests the rows of tables from the running stream with the same --signals: of tables that were added later, or
-    /// that must be read again. The stream continues without locks, and writes the rows in parts, between the changes.
+    /// Requests the rows of tables from the running stream with the same --signals, for example of tables that were
+    /// added later, or to read tables again. The stream continues without locks, and writes the rows in parts, between the changes.
     /// The source must be MySQL with gtid_mode=ON, and each table must have a primary key.
     Snapshot(StreamSnapshotArgs),
 }
@@ -182,7 +182,7 @@ struct OutputArgs {
     /// Resume after this transaction: the value of the field `resume` in its last record.
     #[arg(long, value_name = "POSITION", conflicts_with_all = ["progress", "out"])]
     resume: Option<ResumeToken>,
-    /// Save the position in this file, and resume from it. With a pipe, the position includes only records that the
+    /// Save the progress in this file, and resume from it. With a pipe, the progress includes only records that the
     /// reader has read. After a crash, the last records may be repeated.
     #[arg(long, value_name = "FILE", conflicts_with = "out")]
     progress: Option<PathBuf>,

@@ -124,9 +124,11 @@ const STREAM_METRICS: &[StreamMetric] = &[
         "End position of the last transaction in its log.",
         |figures| (!figures.log.is_empty()).then_some(figures.position).into(),
     ),
-    StreamMetric::gauge("bintide_stream_log_number", "Number of that log.", |figures| {
-        log_number(&figures.log).into()
-    }),
+    StreamMetric::gauge(
+        "bintide_stream_log_number",
+        "Number of the log with the last transaction.",
+        |figures| log_number(&figures.log).into(),
+    ),
     StreamMetric::gauge(
         "bintide_stream_snapshot_tables",
         "Tables that requested snapshots are still to read.",
@@ -371,7 +373,7 @@ impl StreamFigures {
             return Err(format!("the schema registry does not answer: {error}"));
         }
         if let Some(error) = self.kafka.as_ref().and_then(|kafka| kafka.error.as_ref()) {
-            return Err(format!("Kafka does not take records: {error}"));
+            return Err(format!("Kafka accepts no records: {error}"));
         }
         if self.is_connected || !self.has_server {
             return Ok(());

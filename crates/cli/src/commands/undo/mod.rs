@@ -61,10 +61,10 @@ Examples:
   Undo the changes of one row:
       bintide undo --table shop.orders --where id=4711 -r undo.binlog \\
           /var/lib/mysql
-  The same as a log with compressed transactions:
+  Write a log with compressed transactions:
       bintide undo --table shop.orders --where id=4711 --compress \\
           -r undo.binlog /var/lib/mysql
-  Undo them on a server, unless the row was changed again later:
+  Undo the changes of one row on a server, unless the row was changed again later:
       bintide undo --table shop.orders --where id=4711 --to mysql://root@db1/ \\
           /var/lib/mysql
   Print the inverse as SQL statements:

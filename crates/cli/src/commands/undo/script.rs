@@ -78,7 +78,7 @@ pub(super) fn write(
     if columns == ScriptColumns::OfLog {
         writeln!(
             out,
-            "-- The log does not tell which columns are generated: remove these from the statements, or use --to."
+            "-- The log does not show which columns are generated: remove such columns from the statements, or use --to."
         )?;
     }
     let (mut text, mut is_open) = (String::new(), false);

@@ -174,8 +174,8 @@ impl ReaderThread {
             PreparedTransactions::Unknown if !self.has_warned => {
                 self.has_warned = true;
                 warn!(
-                    "the account may not list prepared XA transactions, whose rows may come too early in snapshots: grant \
-                     it XA_RECOVER_ADMIN"
+                    "the account may not list prepared XA transactions, so a snapshot may contain old values of their \
+                     rows: grant it XA_RECOVER_ADMIN"
                 );
             }
             PreparedTransactions::Unknown => {}
@@ -215,12 +215,12 @@ impl ReaderConnection {
 fn unsupported(facts: &ServerFacts) -> Option<&'static str> {
     if facts.is_mariadb {
         return Some(
-            "the source is MariaDB, which does not report the transactions that are visible: use --snapshot with a new \
+            "the source is MariaDB, which does not report which transactions the rows contain: use --snapshot with a new \
              stream",
         );
     }
     (facts.gtid_mode != GtidMode::On).then_some(
-        "the source has not set gtid_mode=ON, so the transactions that are visible are not known: set it, or use \
+        "the source has not set gtid_mode=ON, so it is not known which transactions the rows contain: set gtid_mode=ON, or use \
          --snapshot with a new stream",
     )
 }

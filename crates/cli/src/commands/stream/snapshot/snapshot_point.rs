@@ -143,7 +143,7 @@ fn lock(connection: &mut SqlConnection) -> Result<(), anyhow::Error> {
             return Err(ConnectionError::Cancelled.into());
         }
         if tries == LOCK_TRIES_MAX {
-            let waited = "could not lock tables for a moment, because of long-running statements";
+            let waited = "could not lock the tables briefly: long-running statements use them";
             return Err(anyhow::Error::from(error).context(waited).context(ErrorAdvice(
                 "run the command again when they have ended: SHOW PROCESSLIST lists them",
             )));
