@@ -27,6 +27,10 @@ pub fn is_received_store(directory: &Path) -> bool {
 pub const IDENTITY_FILE_NAME: &str = "replica.cnf";
 /// Name of the file that lists the logs being purged, one per line, until they are removed.
 pub(crate) const PURGE_LIST: &str = "bintide.purged";
+/// Prefix of the file that names the first log to keep, while a purge on a full disk is not complete.
+pub(crate) const PURGE_MARK_PREFIX: &str = "bintide.purge-before.";
+/// End of that file's name, so that it is not the name of a log.
+pub(crate) const PURGE_MARK_SUFFIX: &str = ".mark";
 /// Prefix of log names in an index, as on servers.
 pub(crate) const INDEX_PREFIX: &str = "./";
 

@@ -138,11 +138,17 @@ impl LogReceiver {
             && store.has_head().map_err(ReceiveError::OpenStore)?
         {
             let first_needed = |logs: &[&str]| settings.control.first_needed(logs);
-            let purged = store.purge(keep, SystemTime::now(), first_needed);
-            let purged = purged.map_err(ReceiveError::OpenStore)?;
-            monitor.count_purged(purged);
+            match store.purge(keep, SystemTime::now(), first_needed) {
+                Ok(purged) => monitor.count_purged(purged),
+                // Once an event cannot be written, the run waits for space, and purges meanwhile.
+                Err(error) if error.is_disk_full() && settings.when_full == DiskFullPolicy::Wait => {}
+                Err(error) => return Err(ReceiveError::OpenStore(error)),
+            }
         }
-        let rotation = SourceRotation::of(addresses.len());
+        let rotation = match settings.on_source_failure {
+            SourceFailurePolicy::Fail => SourceRotation::of(addresses.len()),
+            SourceFailurePolicy::Stay => SourceRotation::of(addresses.len()).retrying_at_first(),
+        };
         settings.control.set_compression(settings.compress);
         let mut receiver = Self {
             control: settings.control.clone(),

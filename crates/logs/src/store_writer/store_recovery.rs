@@ -70,6 +70,11 @@ impl StoreWriter {
         }
         let names = log_names(whole, &index)?;
         self.remove_purged(&names)?;
+        match self.complete_purges() {
+            // The run waits for space, and the next purge completes this one.
+            Err(error) if error.is_disk_full() => {}
+            completed => completed?,
+        }
         Ok(names.last().map(|name| (*name).to_owned()))
     }
 
