@@ -49,6 +49,8 @@ pub struct FormTextError {
 const COMPRESSION_SINCE: [u32; 3] = [8, 0, 20];
 /// Smallest major version that only MariaDB has.
 const MARIADB_MAJOR_MIN: u32 = 10;
+/// `program_name` of bintide, all versions of which read compressed transactions.
+const BINTIDE_PROGRAM: &str = "bintide";
 /// `_client_role` of clients that read logs.
 const LISTENER_ROLE: &str = "binary_log_listener";
 
@@ -106,8 +108,8 @@ impl FromStr for FormChoice {
 impl FormChoice {
     /// Returns the form for a client with these attributes.
     ///
-    /// With [`FormChoice::Auto`], MySQL's replicas and mysqlbinlog since 8.0.20 get unchanged logs. All other clients
-    /// get plain logs, which every client can read: older MySQL, MariaDB, connectors, and clients without attributes.
+    /// With [`FormChoice::Auto`], bintide, and MySQL's replicas and mysqlbinlog since 8.0.20 get unchanged logs. All
+    /// other clients get plain logs, which every client can read: older MySQL, MariaDB, connectors, and clients without attributes.
     /// The version of a connector does not show whether its program reads compressed transactions.
     pub fn form_for(self, attributes: &ClientAttributes<'_>) -> LogForm {
         match self {
@@ -127,8 +129,11 @@ impl ClientAttributes<'_> {
         })
     }
 
-    /// Returns whether the client is a program of MySQL that reads compressed transactions.
+    /// Returns whether the client is bintide, or a program of MySQL that reads compressed transactions.
     fn reads_compressed(&self) -> bool {
+        if self.program_name == Some(BINTIDE_PROGRAM) {
+            return true;
+        }
         let is_reader = self.client_role == Some(LISTENER_ROLE)
             || matches!(self.program_name, Some("mysqld" | "mysqlbinlog"));
         is_reader && self.is_mysql_since(COMPRESSION_SINCE)
@@ -189,6 +194,7 @@ mod tests {
         check(Some("10.11.6"), mysqld, None, LogForm::Plain);
         check(Some("11.8.6-MariaDB"), mysqld, listener, LogForm::Plain);
         check(Some("8.0.33-MariaDB"), mysqld, listener, LogForm::Plain);
+        check(Some("0.1.0"), Some("bintide"), None, LogForm::AsIs);
         check(Some("9.1.0"), Some("python3"), None, LogForm::Plain);
         check(Some("9"), mysqld, listener, LogForm::Plain);
         check(Some("99999999999.0.1"), mysqld, listener, LogForm::Plain);
