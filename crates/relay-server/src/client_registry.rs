@@ -83,10 +83,14 @@ const BLOCKED_MIN: Duration = Duration::from_secs(2);
 /// Maximum number of connections that have not logged in. Beyond this number, the oldest connection is closed: a login
 /// takes milliseconds, so the oldest connections probably never finish it.
 const LOGGING_IN_MAX: usize = 256;
+/// Number of connections that may be logging in, also with a smaller limit of connections.
+const LOGGING_IN_MIN: usize = 16;
+/// Duration after which a login probably never finishes.
+const LOGIN_DURATION_MAX: Duration = Duration::from_secs(1);
 
 impl ClientRegistry {
-    /// Adds a client. `None` if there are already `limit` clients. Connections that have not logged in may be at most
-    /// half of `limit`; beyond that, the registry closes the oldest of these connections.
+    /// Adds a client. `None` if there are already `limit` clients. The registry closes the oldest connection that has
+    /// not logged in if there are too many of them, or if it has taken too long and there are `limit` clients.
     pub(crate) fn register(
         &self,
         socket: Arc<TcpStream>,
@@ -94,7 +98,7 @@ impl ClientRegistry {
         limit: usize,
     ) -> Option<ClientRegistration<'_>> {
         let mut list = lock(&self.clients);
-        if list.logging_in.len() >= LOGGING_IN_MAX.min(limit.div_ceil(2))
+        if list.has_too_many_logins(limit)
             && let Some(oldest) = list.logging_in.pop_front()
             && let Some(oldest) = list.by_id.remove(&oldest)
         {
@@ -319,6 +323,17 @@ impl ClientRegistration<'_> {
 }
 
 impl ClientList {
+    /// Returns whether a new connection takes the place of the oldest connection that has not logged in. A login that
+    /// may still succeed is not cut: with a small `limit`, the new client gets an error instead.
+    fn has_too_many_logins(&self, limit: usize) -> bool {
+        if self.logging_in.len() >= LOGGING_IN_MAX.min(limit.div_ceil(2).max(LOGGING_IN_MIN)) {
+            return true;
+        }
+        let oldest = self.logging_in.front().and_then(|oldest| self.by_id.get(oldest));
+        self.by_id.len() >= limit
+            && oldest.is_some_and(|oldest| lock(&oldest.state).since.elapsed() >= LOGIN_DURATION_MAX)
+    }
+
     fn end_login(&mut self, connection_id: u32) {
         self.logging_in.retain(|id| *id != connection_id);
     }
@@ -348,7 +363,8 @@ mod tests {
     use std::time::Instant;
 
     use super::{
-        BLOCKED_MIN, ClientActivity, ClientRegistration, ClientRegistry, EndReason, LOGGING_IN_MAX, lock,
+        BLOCKED_MIN, ClientActivity, ClientRegistration, ClientRegistry, EndReason, LOGGING_IN_MAX,
+        LOGIN_DURATION_MAX, lock,
     };
 
     /// Returns both ends of a connection.
@@ -467,5 +483,20 @@ mod tests {
             })
             .collect();
         assert!(registered[0].is_some() && registered[1].is_some() && registered[2].is_none());
+    }
+
+    /// Clients that connect at the same moment do not cut each other's logins.
+    #[test]
+    fn logins_are_cut_only_if_they_take_too_long() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let registry = ClientRegistry::default();
+        let register = |socket| registry.register(socket, "host".to_owned(), 2);
+        let connections: Vec<_> = (0..4).map(|_| connection(&listener)).collect();
+        let [first, second, third, fourth] =
+            [0, 1, 2, 3].map(|index: usize| Arc::clone(&connections[index].1));
+        let (first, second) = (register(first).unwrap(), register(second).unwrap());
+        assert!(register(third).is_none() && second.finish_login());
+        lock(&first.client.state).since = Instant::now().checked_sub(LOGIN_DURATION_MAX).unwrap();
+        assert!(register(fourth).unwrap().finish_login() && !first.finish_login());
     }
 }
