@@ -114,6 +114,11 @@ pub enum RelayNotice {
         /// Position in the log, in the client's form.
         position: u64,
     },
+    /// The index of the store lists a log whose file is missing.
+    LogMissing {
+        /// Name of the log.
+        log: String,
+    },
     /// An index could not be saved: a restarted relay must render more.
     IndexNotSaved {
         /// Error.

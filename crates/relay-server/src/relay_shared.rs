@@ -1,6 +1,7 @@
 //! State shared by all threads of a relay.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -59,6 +60,8 @@ pub(crate) struct RelayShared {
     /// True if there have been no accounts since the relay's start: all clients of this machine may log in.
     pub(crate) was_started_without_accounts: AtomicBool,
     mariadb: Mutex<StateReader<MariadbState>>,
+    /// Logs without a file that were reported.
+    reported_missing: Mutex<HashSet<Arc<str>>>,
 }
 
 /// Relay with its SQL answers.
@@ -108,6 +111,7 @@ impl RelayShared {
             definitions,
             was_started_without_accounts,
             mariadb: Mutex::default(),
+            reported_missing: Mutex::default(),
         }
     }
 
@@ -124,6 +128,21 @@ impl RelayShared {
     /// Passes a notice to the caller.
     pub(crate) fn notify(&self, notice: RelayNotice) {
         (self.options.notices)(notice);
+    }
+
+    /// Returns whether the file of a log in the index is missing, and reports it once.
+    pub(crate) fn is_missing(&self, log: &Arc<str>) -> Result<bool, RelayError> {
+        let store = self.forms.store();
+        let found = std::fs::metadata(store.path(log)?);
+        if !found.is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+            lock(&self.reported_missing).remove(log);
+            return Ok(false);
+        }
+        // A purged log is no longer in the index.
+        if store.log_names()?.contains(log) && lock(&self.reported_missing).insert(Arc::clone(log)) {
+            self.notify(RelayNotice::LogMissing { log: log.to_string() });
+        }
+        Ok(true)
     }
 
     /// Returns the form for a client: from its account, otherwise from the relay's options, otherwise from its
@@ -195,7 +214,8 @@ impl RelayFacts for RelayShared {
         let served = |name: Arc<str>| {
             let path = store.path(&name)?;
             Ok(ServedLog {
-                size: size(&name)?,
+                // As a server does.
+                size: if self.is_missing(&name)? { 0 } else { size(&name)? },
                 stored_size: std::fs::metadata(&path).map_or(0, |metadata| metadata.len()),
                 is_encrypted: is_encrypted(&path),
                 name: name.to_string(),
@@ -275,7 +295,7 @@ impl RelayFacts for RelayShared {
     }
 
     fn log_sizes(&self, limit: usize) -> Result<Vec<LogSize>, RelayError> {
-        log_sizes(&self.forms, limit)
+        log_sizes(&self.forms, limit, |name| self.is_missing(name))
     }
 
     fn kill(&self, connection_id: u32) -> bool {

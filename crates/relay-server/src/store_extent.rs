@@ -102,8 +102,12 @@ pub(crate) fn is_encrypted(path: &std::path::Path) -> bool {
     head.is_ok() && magic == binlog::MAGIC_ENCRYPTED
 }
 
-/// Returns the sizes of the newest logs in each form in which they were read.
-pub(crate) fn log_sizes(forms: &FormRegistry, limit: usize) -> Result<Vec<LogSize>, RelayError> {
+/// Returns the sizes of the newest logs in each form in which they were read; 0 for a log whose file is missing.
+pub(crate) fn log_sizes(
+    forms: &FormRegistry,
+    limit: usize,
+    is_missing: impl Fn(&Arc<str>) -> Result<bool, RelayError>,
+) -> Result<Vec<LogSize>, RelayError> {
     let mut names = forms.store().log_names()?;
     names.drain(..names.len().saturating_sub(limit));
     let mut sizes = Vec::new();
@@ -118,6 +122,9 @@ pub(crate) fn log_sizes(forms: &FormRegistry, limit: usize) -> Result<Vec<LogSiz
             is_whole,
         };
         sizes.push(size(LogForm::AsIs, stored_bytes, stored_bytes, true));
+        if is_missing(&name)? {
+            continue;
+        }
         for source in &others {
             let indexed = source.indexed_size(&name)?;
             let stored = source.known_end(&name).map_or(0, |end| end.original);
