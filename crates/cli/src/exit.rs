@@ -43,6 +43,8 @@ pub(crate) enum CommandFailure {
     NotStarted(anyhow::Error),
     /// The work failed: exit code 1, or 2 if a log cannot be read.
     Failed(anyhow::Error),
+    /// The work failed after it had started, whatever the cause: exit code 1.
+    Aborted(anyhow::Error),
 }
 
 /// Remedy for an error, shown at the end of its line. Attach it with [`anyhow::Context::context`].
@@ -112,17 +114,19 @@ fn exit_code_and_message(outcome: CommandResult, is_interrupted: bool) -> (u8, O
         Ok(CommandVerdict::FaultsFound) => (EXIT_FAILED, None),
         Ok(CommandVerdict::Unreadable) => (EXIT_NOT_STARTED, None),
         Err(CommandFailure::Usage(error)) => (EXIT_NOT_STARTED, Some(error.to_string())),
-        Err(CommandFailure::NotStarted(error) | CommandFailure::Failed(error))
-            if is_interrupted && is_interruption(&error) =>
-        {
-            (EXIT_INTERRUPTED, None)
-        }
+        Err(
+            CommandFailure::NotStarted(error)
+            | CommandFailure::Failed(error)
+            | CommandFailure::Aborted(error),
+        ) if is_interrupted && is_interruption(&error) => (EXIT_INTERRUPTED, None),
         Err(CommandFailure::NotStarted(error)) => (EXIT_NOT_STARTED, Some(error_message(&error))),
         Err(CommandFailure::Failed(error)) if is_broken_pipe(&error) => (0, None),
         Err(CommandFailure::Failed(error)) if is_unreadable(&error) => {
             (EXIT_NOT_STARTED, Some(error_message(&error)))
         }
-        Err(CommandFailure::Failed(error)) => (EXIT_FAILED, Some(error_message(&error))),
+        Err(CommandFailure::Failed(error) | CommandFailure::Aborted(error)) => {
+            (EXIT_FAILED, Some(error_message(&error)))
+        }
     }
 }
 
@@ -130,11 +134,12 @@ const EXIT_FAILED: u8 = 1;
 const EXIT_NOT_STARTED: u8 = 2;
 
 /// Returns the message of a failure on one line.
-#[cfg(feature = "archive")]
 pub(crate) fn failure_message(failure: &CommandFailure) -> String {
     match failure {
         CommandFailure::Usage(error) => error.to_string(),
-        CommandFailure::NotStarted(error) | CommandFailure::Failed(error) => error_message(error),
+        CommandFailure::NotStarted(error)
+        | CommandFailure::Failed(error)
+        | CommandFailure::Aborted(error) => error_message(error),
     }
 }
 

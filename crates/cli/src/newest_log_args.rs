@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context, anyhow};
 use clap::Args;
 use logs::LogEncryption;
-use receive::{DiskFullPolicy, LogReceiver, ReceiveControl, ReceiveOptions, StartPoint};
+use receive::{DiskFullPolicy, LogReceiver, ReceiveControl, ReceiveOptions, SourceFailurePolicy, StartPoint};
 use servers::{LinkOptions, ResultRow, ServerAddress, SqlConnection};
 use tempfile::TempDir;
 use wire::{ReplicaEnd, SemiSync};
@@ -93,6 +93,7 @@ fn receive(
         semi_sync: SemiSync::Off,
         compress: None,
         when_full: DiskFullPolicy::Fail,
+        on_source_failure: SourceFailurePolicy::Fail,
         control: ReceiveControl::default(),
     };
     let display = Arc::new(ReceiveDisplay::new(global));
@@ -107,7 +108,7 @@ fn receive(
         }
     };
     receiver.run(store).map_err(|failure| match failure.into() {
-        CommandFailure::Failed(error) => CommandFailure::Failed(full(error)),
+        CommandFailure::Aborted(error) => CommandFailure::Aborted(full(error)),
         other => other,
     })
 }

@@ -147,7 +147,7 @@ fn is_final(failure: &CommandFailure) -> bool {
         CommandFailure::NotStarted(error) => {
             !matches!(error.downcast_ref::<LogError>(), Some(LogError::Io { .. }))
         }
-        CommandFailure::Failed(error) => {
+        CommandFailure::Failed(error) | CommandFailure::Aborted(error) => {
             matches!(error.downcast_ref::<ArchiveError>(), Some(ArchiveError::OtherLog { .. }))
         }
     }

@@ -45,7 +45,7 @@ impl From<ReceiveFailure> for CommandFailure {
     fn from(failure: ReceiveFailure) -> Self {
         match failure {
             ReceiveFailure::NotStarted(error) => Self::NotStarted(with_advice(error)),
-            ReceiveFailure::Failed(error) => Self::Failed(with_advice(error)),
+            ReceiveFailure::Failed(error) => Self::Aborted(with_advice(error)),
         }
     }
 }
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn errors_of_logs_and_connections_stay_visible() {
         let failed = |error| match CommandFailure::from(ReceiveFailure::Failed(error)) {
-            CommandFailure::Failed(error) => error,
+            CommandFailure::Aborted(error) => error,
             other => panic!("{other:?}"),
         };
         let input_output = 5;
