@@ -45,10 +45,13 @@ pub(super) fn notice_text(notice: &ReceiveNotice<'_>) -> String {
         ReceiveNotice::Retry { error, next, pause } => {
             let what = next.as_ref().map_or("retrying".to_owned(), |next| format!("trying {next}"));
             let when = if pause.is_zero() { "now".to_owned() } else { format!("in {}", duration(*pause)) };
-            format!("{}; {what} {when}", error_with_causes(error))
+            // The advice applies to a run that ends.
+            let why = if next.is_some() { causes(error) } else { error_with_causes(error) };
+            format!("{why}; {what} {when}")
         }
         ReceiveNotice::Stopped { error } => format!(
-            "{}; receiving has stopped: correct the source with CHANGE REPLICATION SOURCE TO, then run START REPLICA",
+            "{}; receiving has stopped, and clients are still served: correct the source, or name another one with CHANGE \
+             REPLICATION SOURCE TO, then run START REPLICA",
             error_with_causes(error)
         ),
         ReceiveNotice::Reconnected { endpoint } => format!("connected to the server at {endpoint}"),
@@ -87,7 +90,15 @@ fn start_option(begin: &StartPoint) -> String {
 
 /// Returns the advice for an error, the error and its causes.
 pub(super) fn error_with_causes(error: &ReceiveError) -> String {
-    let mut parts: Vec<String> = advice(error).iter().map(ToString::to_string).collect();
+    match advice(error) {
+        Some(advice) => format!("{advice}: {}", causes(error)),
+        None => causes(error),
+    }
+}
+
+/// Returns the error and its causes.
+fn causes(error: &ReceiveError) -> String {
+    let mut parts: Vec<String> = Vec::new();
     let mut cause: Option<&dyn Error> = Some(error);
     while let Some(error) = cause {
         parts.push(error.to_string());
@@ -120,7 +131,17 @@ mod tests {
             "keep this directory as it is, and receive into another one: the source cannot resume after b.000001 at \
              4: its logs were reset: {lost_text}; retrying in 1.0 s"
         );
-        check(ReceiveError::CannotResume { log, position, reason, error: lost() }, None, 1000, &expected);
+        let cannot_resume = || ReceiveError::CannotResume {
+            log: log.clone(),
+            position,
+            reason: reason.clone(),
+            error: lost(),
+        };
+        check(cannot_resume(), None, 1000, &expected);
+        let expected = format!(
+            "the source cannot resume after b.000001 at 4: its logs were reset: {lost_text}; trying mysql://b/ in 500 ms"
+        );
+        check(cannot_resume(), Some("mysql://b/"), 500, &expected);
     }
 
     #[test]
