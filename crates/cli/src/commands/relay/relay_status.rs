@@ -7,9 +7,10 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::{Map, Value, json};
 use servers::{ConnectionError, ConnectionOptions, ServerAddress, SqlConnection};
+use tracing::error;
 
 use crate::connection_args::ConnectionArgs;
-use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
+use crate::exit::{CommandFailure, CommandResult, CommandVerdict, failure_message};
 use crate::global_args::GlobalArgs;
 use crate::json_document::write_document;
 use crate::screen::{self, ReportStyle, table_lines};
@@ -80,22 +81,28 @@ const STATUS_TABLES: [StatusTable; 5] = [
     },
 ];
 
-/// Prints the status of each relay.
+/// Prints the status of each relay. A relay that cannot be read does not hide the others.
 pub(super) fn run(command: &StatusArgs, global: &GlobalArgs) -> CommandResult {
-    let mut documents = Vec::new();
+    let (mut documents, mut failures) = (Vec::new(), Vec::new());
     for address in command.addresses(global)? {
-        let document = read_status(&address).map_err(|error| status_failure(error, &address));
-        documents.push(document?);
+        match read_status(&address) {
+            Ok(document) => documents.push(document),
+            Err(error) => failures.push(status_failure(error, &address)),
+        }
     }
-    let mut out = io::stdout().lock();
-    if command.json {
-        write_document(&mut out, &json!({ "relays": documents }))?;
-        return Ok(CommandVerdict::Success);
+    if !documents.is_empty() {
+        let mut out = io::stdout().lock();
+        if command.json {
+            write_document(&mut out, &json!({ "relays": documents }))?;
+        } else {
+            let style = ReportStyle::new(global.color.on_stdout());
+            let texts: Vec<String> = documents.iter().map(|document| status_text(document, style)).collect();
+            screen::print(&texts.join("\n"), &mut out)?;
+        }
     }
-    let style = ReportStyle::new(global.color.on_stdout());
-    let texts: Vec<String> = documents.iter().map(|document| status_text(document, style)).collect();
-    screen::print(&texts.join("\n"), &mut out)?;
-    Ok(CommandVerdict::Success)
+    let Some(last) = failures.pop() else { return Ok(CommandVerdict::Success) };
+    failures.iter().for_each(|failure| error!("{}", failure_message(failure)));
+    Err(last)
 }
 
 impl StatusArgs {
