@@ -119,6 +119,11 @@ const CONNECTION_OPTIONS: [OptionSpec; 26] = [
     valued("login-path", "NAME", "Read this login path from the login path file (mysql_config_editor)"),
 ];
 
+/// Returns the ids of the connection options of a command's main server.
+pub(crate) fn main_server_options() -> impl Iterator<Item = &'static str> {
+    CONNECTION_OPTIONS.iter().map(|spec| spec.name)
+}
+
 /// Options that choose option files.
 const OPTION_FILE_OPTIONS: [OptionSpec; 5] = [
     valued("defaults-file", "FILE", "Read only this option file, and the login path file"),

@@ -36,6 +36,7 @@ mod settings;
 mod staged_tables;
 mod temporary_files;
 mod transaction_args;
+mod typed_options;
 mod units;
 mod value_parsers;
 

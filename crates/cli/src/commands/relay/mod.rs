@@ -36,12 +36,13 @@ use crate::commands::relay::received_logs::ArchivedDirectory;
 use crate::commands::relay::received_logs::ReceivedLogs;
 use crate::commands::relay::relay_site::{LagSampler, RelaySite};
 use crate::commands::relay::relay_status::StatusArgs;
-use crate::connection_args::{ConnectionArgs, CredentialSharing, DefinitionServer};
+use crate::connection_args::{ConnectionArgs, CredentialSharing, DefinitionServer, main_server_options};
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict, ErrorAdvice};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
 use crate::metrics::MetricsArgs;
 use crate::service_notifier::notify_reload;
+use crate::typed_options::CommandLineOptions;
 use crate::value_parsers::{number_within, parse_size};
 
 pub(crate) const EXAMPLES: &str = "\
@@ -78,6 +79,9 @@ const METRICS_HELP: &str = "Serve a status page, metrics for Prometheus, /health
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(mut_arg("metrics", |arg| arg.help(METRICS_HELP)))]
 pub(crate) struct RelayArgs {
+    // The first field: the others remove what they read.
+    #[command(flatten)]
+    given: CommandLineOptions,
     #[command(subcommand)]
     action: Option<RelayAction>,
     /// Directory or index file of the logs. With --from, relay receives into this directory; otherwise another program
@@ -130,7 +134,7 @@ pub(crate) struct RelayArgs {
     archiving: ReceivedArchiveArgs,
     /// With --semi-sync: acknowledge a transaction to the source only after this number of the relay's replicas have
     /// acknowledged it (as rpl_semi_sync_source_wait_for_replica_count).
-    #[arg(long, value_name = "NUMBER", requires = "semi_sync", requires = "from", value_parser = number_within::<u16>(1..=u16::MAX))]
+    #[arg(long, value_name = "NUMBER", requires = "semi_sync", value_parser = number_within::<u16>(1..=u16::MAX))]
     wait_for_replicas: Option<u16>,
     /// With --wait-for-replicas: maximum time to wait for their acknowledgements. After this time, the relay
     /// acknowledges without them until enough replicas have caught up. Set it below the source's own
@@ -184,12 +188,7 @@ fn serve_stored(command: &RelayArgs, directory: &Path, global: &GlobalArgs) -> C
         let why = "connection options name a server, but relay receives only from the servers of --from: give --from";
         return Err(CommandFailure::NotStarted(anyhow!(why)));
     }
-    #[cfg(feature = "archive")]
-    if command.archiving.is_given() {
-        return Err(CommandFailure::NotStarted(anyhow!(
-            "--archive archives received logs: give --from, or use bintide archive"
-        )));
-    }
+    command.refuse_receive_options()?;
     if directory.is_file() && directory.extension().is_none_or(|extension| extension != "index") {
         let name = directory.display();
         return Err(CommandFailure::NotStarted(anyhow!(
@@ -317,7 +316,46 @@ fn serve(
     Ok(CommandVerdict::Success)
 }
 
+/// Options that have an effect only on received logs.
+const RECEIVE_OPTIONS: [&str; 12] = [
+    "keep",
+    "compress",
+    "encrypt",
+    "semi_sync",
+    "start_log",
+    "start_after_gtid",
+    "compression",
+    "encrypt_archive",
+    "change_tables",
+    "skip_statements",
+    "wait_for_replicas",
+    "ack_timeout",
+];
+
 impl RelayArgs {
+    /// Refuses options that have no effect without `--from`. Settings may be for other commands too, so they have no
+    /// effect.
+    fn refuse_receive_options(&self) -> Result<(), CommandFailure> {
+        let refuse = |why: String| Err(CommandFailure::NotStarted(anyhow!(why)));
+        if self.given.first_of(["archive"]).is_some() {
+            return refuse(
+                "--archive archives received logs: give --from, or use bintide archive".to_owned(),
+            );
+        }
+        if let Some(option) = self.given.first_of(RECEIVE_OPTIONS) {
+            let option = option.replace('_', "-");
+            return refuse(format!("--{option} has an effect only on received logs: give --from"));
+        }
+        // The server of --definitions-from has the same account, unless it is given separately.
+        let connection = main_server_options().filter(|_| self.definitions_from.is_none());
+        match self.given.first_of(connection) {
+            Some(option) => {
+                refuse(format!("--{option} has an effect only on the connection to a source: give --from"))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Returns the gate for `--wait-for-replicas`.
     fn ack_gate(&self) -> Option<Arc<AckGate>> {
         let timeout = Duration::from_secs(self.ack_timeout.into());
