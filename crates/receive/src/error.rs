@@ -9,8 +9,9 @@ use binlog::{DecodeError, EncodeError, GtidRewriteError};
 use logs::{LogError, RunningServer};
 use servers::ConnectionError;
 
+use crate::disconnect::is_transient;
 use crate::source_candidate::SourceRejection;
-use crate::source_errors::SourceLogs;
+use crate::source_errors::{CANNOT_SEND, SourceLogs};
 
 /// Error of a `receive` run.
 #[derive(Debug, thiserror::Error)]
@@ -206,6 +207,14 @@ pub enum ReceiveFailure {
     /// The run failed after a source had sent its log.
     #[error(transparent)]
     Failed(ReceiveError),
+}
+
+impl ReceiveError {
+    /// Returns whether the source has refused the connection or the login. Somebody can correct this at the source, for
+    /// example by a new password or certificate.
+    pub(crate) fn is_denied_connection(&self) -> bool {
+        matches!(self, Self::Connection(error) if !is_transient(error) && error.code() != Some(CANNOT_SEND))
+    }
 }
 
 impl From<LogError> for ReceiveError {

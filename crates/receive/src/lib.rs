@@ -53,7 +53,7 @@ pub use crate::monitor::SharedReceiveStats;
 pub use crate::receive_control::{ControlError, ReceiveControl};
 pub use crate::receive_stats::ReceiveStats;
 pub use crate::received_gtids::ReceivedGtids;
-pub use crate::receiver::{AckCondition, DiskFullPolicy, LogReceiver, ReceiveOptions};
+pub use crate::receiver::{AckCondition, DiskFullPolicy, LogReceiver, ReceiveOptions, SourceFailurePolicy};
 pub use crate::reporter::{ReceiveNotice, ReceiveReporter};
 pub use crate::source_candidate::SourceRejection;
 pub use crate::source_errors::{CANNOT_SEND, SourceLogs};

@@ -51,6 +51,8 @@ pub struct ReceiveOptions {
     pub semi_sync: SemiSync,
     /// Action on a full disk.
     pub when_full: DiskFullPolicy,
+    /// Action if the sources fail.
+    pub on_source_failure: SourceFailurePolicy,
     /// Control of the run. Set its protection from `keep` before the store is opened.
     pub control: ReceiveControl,
 }
@@ -62,6 +64,16 @@ pub enum DiskFullPolicy {
     Wait,
     /// Fails.
     Fail,
+}
+
+/// Action if no source can be reached at first, or all sources have a permanent error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SourceFailurePolicy {
+    /// Fails.
+    Fail,
+    /// Repeats connections and logins. After other permanent errors, pauses until [`ReceiveControl::resume`]. With an
+    /// empty store, a permanent error is still a failure.
+    Stay,
 }
 
 /// Condition for acknowledging transactions on disk to the source.
@@ -313,9 +325,15 @@ impl LogReceiver {
         trouble: SourceTrouble,
     ) -> Result<(), ReceiveFailure> {
         self.monitor.set_error(&error);
+        let stays =
+            self.settings.on_source_failure == SourceFailurePolicy::Stay && store.store_end().is_some();
+        let trouble = match error.is_denied_connection() && stays {
+            true => SourceTrouble::Denied,
+            false => trouble,
+        };
         let (has_begun, before) = (self.rotation.has_begun(), self.rotation.current());
         let Some(pause) = self.rotation.next_backoff(trouble) else {
-            if self.named_source != NamedSource::None {
+            if stays || self.named_source != NamedSource::None {
                 self.pause_after(&error);
                 return Ok(());
             }
@@ -335,8 +353,7 @@ impl LogReceiver {
         Ok(())
     }
 
-    /// Pauses the run after a permanent error of a source that another thread has named, so that the thread can name
-    /// another source.
+    /// Pauses the run after a permanent error, until another thread resumes it or names another source.
     fn pause_after(&mut self, error: &ReceiveError) {
         self.control.pause();
         self.rotation.reset();
@@ -537,7 +554,7 @@ mod tests {
     use servers::{LinkOptions, ServerAddress};
     use wire::{ReplicaEnd, SemiSync};
 
-    use super::{DiskFullPolicy, LogReceiver, POLL_INTERVAL, ReceiveOptions};
+    use super::{DiskFullPolicy, LogReceiver, POLL_INTERVAL, ReceiveOptions, SourceFailurePolicy};
     use crate::monitor::SharedReceiveStats;
     use crate::receive_control::ReceiveControl;
     use crate::reporter::{ReceiveNotice, ReceiveReporter};
@@ -563,6 +580,7 @@ mod tests {
             compress: None,
             semi_sync: SemiSync::Off,
             when_full: DiskFullPolicy::Wait,
+            on_source_failure: SourceFailurePolicy::Fail,
             control: ReceiveControl::default(),
         };
         let (addresses, options) =

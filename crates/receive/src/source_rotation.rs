@@ -21,12 +21,16 @@ pub(crate) struct SourceRotation {
     /// Changes of the source since the last received event.
     passed: usize,
     phase: RotationPhase,
+    /// True if the attempts go on although no source was reachable at first.
+    retries_at_first: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RotationPhase {
     /// No source has sent its log yet; the number of failed attempts.
     First(usize),
+    /// No source has sent its log yet, and each has failed once. The attempts go on.
+    Retrying,
     /// A source has sent its log.
     Begun,
 }
@@ -38,6 +42,8 @@ pub(crate) enum SourceTrouble {
     Lost,
     /// The source cannot continue after the stored transactions yet.
     Unsuitable,
+    /// The source refuses the connection or the login until somebody changes a setting there.
+    Denied,
     /// The error is permanent.
     Permanent,
 }
@@ -53,7 +59,13 @@ impl SourceRotation {
             pause: BACKOFF_MIN,
             passed: 0,
             phase: RotationPhase::First(0),
+            retries_at_first: false,
         }
+    }
+
+    /// Returns this rotation, whose attempts go on although no source is reachable at first.
+    pub(crate) const fn retrying_at_first(self) -> Self {
+        Self { retries_at_first: true, ..self }
     }
 
     /// Returns the index of the current source.
@@ -79,9 +91,13 @@ impl SourceRotation {
     /// permanent.
     pub(crate) fn next_backoff(&mut self, trouble: SourceTrouble) -> Option<Duration> {
         if let RotationPhase::First(failed) = self.phase {
-            self.phase = RotationPhase::First(failed + 1);
-            self.advance();
-            return (failed + 1 < self.count).then_some(Duration::ZERO);
+            let is_last = failed + 1 == self.count;
+            if !is_last || !self.retries_at_first {
+                self.phase = RotationPhase::First(failed + 1);
+                self.advance();
+                return (!is_last).then_some(Duration::ZERO);
+            }
+            self.phase = RotationPhase::Retrying;
         }
         assert!(
             self.now < self.count && self.permanent_failures < self.count,
@@ -100,6 +116,10 @@ impl SourceRotation {
             self.advance();
             return Some((BACKOFF_MIN * 2_u32.pow(round)).min(BACKOFF_MAX));
         }
+        if trouble == SourceTrouble::Denied {
+            // A server may lock an account after several failed logins.
+            self.pause = BACKOFF_MAX;
+        }
         assert!(self.pause <= BACKOFF_MAX, "ours: a pause has a limit");
         Some(self.pause)
     }
@@ -112,7 +132,7 @@ impl SourceRotation {
 
 #[cfg(test)]
 mod tests {
-    use super::SourceTrouble::{Lost, Permanent, Unsuitable};
+    use super::SourceTrouble::{Denied, Lost, Permanent, Unsuitable};
     use super::{SourceRotation, SourceTrouble};
 
     /// Returns the pauses in milliseconds, and the current source after each.
@@ -160,5 +180,29 @@ mod tests {
         let mut rotation = SourceRotation::of(3);
         let expected = [(Some(0), 1), (Some(0), 2), (None, 0)];
         assert_eq!(turns(&mut rotation, &[Lost, Permanent, Unsuitable]), expected);
+    }
+    #[test]
+    fn attempts_go_on_at_first_if_requested() {
+        let mut rotation = SourceRotation::of(2).retrying_at_first();
+        let expected = [(0, 1), (500, 1), (1000, 1), (2000, 1), (500, 0)];
+        let expected: Vec<_> = expected.iter().map(|(wait, now)| (Some(*wait), *now)).collect();
+        assert_eq!(turns(&mut rotation, &[Lost; 5]), expected);
+        assert!(!rotation.has_begun());
+        let mut rotation = SourceRotation::of(1).retrying_at_first();
+        assert_eq!(turns(&mut rotation, &[Lost, Permanent]), [(Some(500), 0), (None, 0)]);
+    }
+
+    #[test]
+    fn denied_logins_are_repeated_at_long_intervals() {
+        let mut rotation = begun(1);
+        let expected = [(Some(30_000), 0), (Some(30_000), 0), (Some(30_000), 0), (None, 0)];
+        assert_eq!(turns(&mut rotation, &[Denied, Denied, Lost, Permanent]), expected);
+        rotation.reset();
+        assert_eq!(turns(&mut rotation, &[Lost]), [(Some(500), 0)]);
+        let mut rotation = begun(2);
+        assert_eq!(
+            turns(&mut rotation, &[Denied, Denied, Denied]),
+            [(Some(500), 1), (Some(500), 0), (Some(1000), 1)]
+        );
     }
 }

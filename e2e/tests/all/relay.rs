@@ -22,7 +22,7 @@ use nix::unistd::Pid;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
 use servers::{LinkOptions, ServerAddress, ServerLink, SqlConnection};
 use tempfile::TempDir;
-use testkit::{Launch, PackageHome, TestPackage, TestServer, dump_page};
+use testkit::{Launch, PackageHome, TestPackage, TestServer, dump_page, free_port};
 
 /// A replica that stopped at the source's compressed transactions resumes at the relay.
 #[test]
@@ -628,6 +628,47 @@ fn accounts_that_are_added_and_removed_admit_no_client() -> Result<()> {
     Ok(())
 }
 
+/// Options for received logs are refused without `--from`; settings, which may be for other commands, have no effect.
+#[test]
+fn receive_options_need_a_source() -> Result<()> {
+    let directory = TempDir::new()?;
+    let logs = testkit::workspace_root().join("samples/rotation").display().to_string();
+    let run = |options: &[&str]| -> Result<Output> {
+        let mut command = Command::new(bintide()?);
+        command
+            .env_clear()
+            .env("BINTIDE_KEEP", "1d")
+            .env("BINTIDE_USER", "repl")
+            .current_dir(directory.path());
+        // The accounts file does not exist, so that no relay starts.
+        command.args(["relay", &logs, "--state=state", "--accounts=missing.toml", "--listen=127.0.0.1:0"]);
+        Ok(command.args(options).output()?)
+    };
+    for options in [
+        "--keep=1d",
+        "--compress=3",
+        "--encrypt",
+        "--semi-sync",
+        "--start-log=binlog.000001",
+        "--start-after-gtid=5ea5ca5e-0001-4000-8000-000000000001:1-4711",
+        "--user=repl",
+        "--password-file=password",
+        "--semi-sync --wait-for-replicas=1",
+    ] {
+        let output = run(&options.split(' ').collect::<Vec<_>>())?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.code() == Some(2) && said.contains("give --from"), "{options}: {said}");
+    }
+    let output = run(&[])?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(said.contains("missing.toml does not exist"), "{said}");
+    // The server of --definitions-from has the account of --user.
+    let output = run(&["--definitions-from=mysql://127.0.0.1/", "--user=repl"])?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(said.contains("missing.toml does not exist"), "{said}");
+    Ok(())
+}
+
 #[test]
 fn missing_accounts_files_and_empty_passwords_are_errors() -> Result<()> {
     let directory = TempDir::new()?;
@@ -767,6 +808,15 @@ fn check_status(relay: &RelayProcess) -> Result<()> {
     let lags = document["relays"][0]["clients"].as_array().context("no clients")?.iter();
     let lags: Vec<u64> = lags.filter_map(|client| client["lag_transactions"].as_u64()).collect();
     ensure!(lags == [0, 0], "{document}");
+    // A relay that cannot be read does not hide the others.
+    let unreachable = format!("mysql://root@127.0.0.1:{}/", free_port()?);
+    let mut command = Command::new(bintide()?);
+    let output = command.env_clear().args(["relay", "status", &unreachable, &address, "--json"]).output()?;
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+    let relays = document["relays"].as_array().context("no relays")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(relays.len() == 1 && output.status.code() == Some(1), "{document}");
+    ensure!(said.lines().count() == 1 && said.contains("could not read the relay's status"), "{said}");
     Ok(())
 }
 

@@ -22,7 +22,9 @@ use clap::{Args, ValueEnum};
 use logs::{LogEncryption, RetentionLimit};
 #[cfg(feature = "archive")]
 use receive::ReceiveFailure;
-use receive::{DiskFullPolicy, GtidState, LogReceiver, ReceiveControl, ReceiveOptions, StartPoint};
+use receive::{
+    DiskFullPolicy, GtidState, LogReceiver, ReceiveControl, ReceiveOptions, SourceFailurePolicy, StartPoint,
+};
 use servers::{CancelToken, LinkOptions, ServerAddress};
 use wire::{PacketCompression, ReplicaEnd, SemiSync};
 
@@ -216,11 +218,6 @@ impl ReceiveArgs {
 
 #[cfg(feature = "archive")]
 impl ReceivedArchiveArgs {
-    /// Returns true if the options name an archive.
-    pub(crate) const fn is_given(&self) -> bool {
-        self.archive.is_some()
-    }
-
     /// Opens the archive of `--archive` for the logs received into a directory. Change tables are requested separately,
     /// with `with_tables`.
     pub(crate) fn open(
@@ -303,6 +300,7 @@ impl SourceArgs {
             compress: self.compress,
             semi_sync: if self.semi_sync { SemiSync::On } else { SemiSync::Off },
             when_full: DiskFullPolicy::Wait,
+            on_source_failure: SourceFailurePolicy::Fail,
             control: ReceiveControl::default(),
         })
     }

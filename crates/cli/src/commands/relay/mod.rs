@@ -16,12 +16,12 @@ use anyhow::anyhow;
 use clap::{Args, Subcommand};
 use logs::find_archived_logs;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use receive::{AckCondition, LogReceiver, ReceiveControl};
+use receive::{AckCondition, LogReceiver, ReceiveControl, SourceFailurePolicy};
 use relay::{AccountFile, FormChoice, RelayStore, UpstreamControl};
 use relay_server::{
     AckGate, AckOutcome, RelayNotice, RelayServer, RelayServerError, RelayServerOptions, TlsFiles,
 };
-use servers::ServerAddress;
+use servers::{CancelToken, PasswordSource, ServerAddress};
 use tracing::{info, warn};
 use wire::ReplicaEnd;
 
@@ -212,7 +212,9 @@ fn serve_stored(command: &RelayArgs, directory: &Path, global: &GlobalArgs) -> C
 /// Receives into a directory, and serves it from the first log on.
 fn receive_and_serve(command: &RelayArgs, directory: &Path, global: &GlobalArgs) -> CommandResult {
     let cancel = interrupt::cancel_on_interrupt();
-    let settings = command.source.receive_options(directory.to_owned(), ReplicaEnd::Never)?;
+    let mut settings = command.source.receive_options(directory.to_owned(), ReplicaEnd::Never)?;
+    // Clients need the stored logs also while the source fails.
+    settings.on_source_failure = SourceFailurePolicy::Stay;
     let archiving = ArchivingState::default();
     #[cfg(feature = "archive")]
     let archiver =
@@ -220,6 +222,7 @@ fn receive_and_serve(command: &RelayArgs, directory: &Path, global: &GlobalArgs)
     let options = command.source.link_options(cancel.clone());
     let display = Arc::new(ReceiveDisplay::without_progress(global));
     let addresses = command.source.addresses(global)?;
+    check_password_files(&addresses, &cancel)?;
     #[cfg(all(feature = "archive", feature = "columns"))]
     let archiver = command.archiving.with_tables(archiver, &addresses)?;
     let sources = Mutex::new(addresses.clone());
@@ -261,6 +264,16 @@ fn receive_and_serve(command: &RelayArgs, directory: &Path, global: &GlobalArgs)
         archiver.finish(ArchiverShutdown::Abandon)?;
     }
     outcome
+}
+
+/// Refuses an unusable password file at the start. Later, the relay serves its logs, and reads the file again for each
+/// connection.
+fn check_password_files(addresses: &[ServerAddress], cancel: &CancelToken) -> Result<(), CommandFailure> {
+    let with_file = addresses.iter().filter(|address| matches!(address.password, PasswordSource::File(_)));
+    for address in with_file {
+        address.password.read(cancel).map_err(|error| CommandFailure::NotStarted(error.into()))?;
+    }
+    Ok(())
 }
 
 /// Condition for the relay's acknowledgements: enough of its replicas have acknowledged.
@@ -433,6 +446,9 @@ fn show_notice(notice: RelayNotice) {
         RelayNotice::DumpFailed { user, error } => warn!("could not serve {user}: {error}"),
         RelayNotice::ClientAhead { user, log, position } => {
             warn!("{user} waits for {log}:{position}, which is not received yet");
+        }
+        RelayNotice::LogMissing { log } => {
+            warn!("the index lists {log}, but its file is missing: clients that need this log get an error");
         }
         RelayNotice::IndexNotSaved { error } => {
             warn!("{error}; after a restart, the relay creates this index again");

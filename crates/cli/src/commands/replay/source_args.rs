@@ -7,7 +7,7 @@ use anyhow::anyhow;
 use clap::Args;
 use logs::{LogEncryption, RetentionLimit, Store};
 use mysql_target::TargetInspector;
-use receive::{DiskFullPolicy, LogReceiver, ReceiveControl, ReceiveOptions, StartPoint};
+use receive::{DiskFullPolicy, LogReceiver, ReceiveControl, ReceiveOptions, SourceFailurePolicy, StartPoint};
 use servers::{LinkOptions, PasswordSource, ServerAddress, ServerLink};
 use wire::{ReplicaEnd, SemiSync};
 
@@ -100,6 +100,7 @@ pub(super) fn run(command: &mut ReplayArgs, global: &GlobalArgs) -> CommandResul
         compress: None,
         semi_sync: SemiSync::Off,
         when_full: DiskFullPolicy::Wait,
+        on_source_failure: SourceFailurePolicy::Fail,
         control: ReceiveControl::default(),
     };
     let display = Arc::new(ReceiveDisplay::without_progress(global));
