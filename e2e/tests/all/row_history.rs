@@ -235,6 +235,41 @@ fn gaps_are_reported() -> Result<()> {
     Ok(())
 }
 
+/// Without a primary key, the changes of all rows that match are listed, and a warning says so.
+#[test]
+fn rows_without_a_key_are_listed_together() -> Result<()> {
+    for metadata in ["FULL", "MINIMAL"] {
+        let server = Launch::mysql().option(format!("--binlog-row-metadata={metadata}")).start()?;
+        server.sql(
+            "create database shop; use shop; create table orders (a int, b int);
+            insert into orders values (1, 1), (1, 2); update orders set b = b + 10;
+            flush binary logs; delete from orders where a = 1;
+            insert into orders values (5, 1), (5, 2); update orders set b = b + 10 where b = 1;
+            update orders set b = b + 100 where b = 2",
+        )?;
+        let logs = server.binlogs()?;
+        let schema = format!("--schema={}", address("root", &server));
+        for (condition, expected) in [
+            ("a=1", "INSERT INSERT UPDATE UPDATE DELETE DELETE"),
+            ("@1=1", "INSERT INSERT UPDATE UPDATE DELETE DELETE"),
+            ("a=5", "INSERT INSERT UPDATE UPDATE"),
+            ("b=12", "UPDATE DELETE"),
+        ] {
+            let args = ["history", "--table=shop.orders", "--no-defaults", &schema, "--where", condition];
+            let output = run(&logs, &[&args[..], &["--json"]].concat())?;
+            let errors = String::from_utf8_lossy(&output.stderr);
+            let lines = String::from_utf8(output.stdout)?;
+            let lines: Vec<Value> = lines.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
+            let found: Vec<&str> = lines.iter().filter_map(|line| line["change"].as_str()).collect();
+            ensure!(found.join(" ") == expected, "{metadata}: {condition}: {found:?}");
+            ensure!(errors.contains("shop.orders has no primary key"), "{metadata}: {condition}: {errors}");
+            let text = String::from_utf8(run(&logs, &args)?.stdout)?;
+            ensure!(!text.contains("this row"), "{metadata}: {condition}: {text}");
+        }
+    }
+    Ok(())
+}
+
 /// Checks the GTIDs, connections and texts of a history.
 fn check_origins(server: &TestServer, logs: &[PathBuf]) -> Result<()> {
     server.sql("set binlog_rows_query_log_events = on; insert into shop.other values (1, 'n')")?;

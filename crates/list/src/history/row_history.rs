@@ -66,6 +66,19 @@ pub struct RowHistory {
     pub gaps: HistoryGaps,
     /// Key of the row, if the conditions are on other columns: other rows may meet them, too.
     pub chosen_row: Option<Vec<RowCondition>>,
+    /// Key of the table at the newest change; `None` without changes.
+    pub key: Option<RowKey>,
+}
+
+/// Key that tells the rows of a table apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowKey {
+    /// The primary key, or a unique key without NULL in its place.
+    Primary,
+    /// The table has no such key. The history contains the changes of all rows that meet the conditions.
+    Missing,
+    /// Neither the log nor the completion has the key. The columns of the conditions are taken as the key.
+    Unknown,
 }
 
 /// Beginning of a history.
@@ -75,6 +88,8 @@ pub enum HistoryBeginning {
     Created,
     /// The logs begin after the row's INSERT, or it was logged as a statement.
     Unknown,
+    /// The history may be of several rows, because the table has no key.
+    SeveralRows,
 }
 
 /// One change.

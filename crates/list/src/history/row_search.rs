@@ -7,7 +7,7 @@ use binlog::{DecodeError, Event, EventFormat, RowChange, RowDecoder, Table, Tran
 use logs::InnerPosition;
 
 use super::history_gap::{HistoryGap, HistoryGaps};
-use super::row_history::{HistoryChange, HistoryEntry, HistoryValue};
+use super::row_history::{HistoryChange, HistoryEntry, HistoryValue, RowKey};
 use super::table_completion::{CompletedTable, TableCompletion};
 use super::table_statement::SearchedTable;
 use crate::event_context::EventContext;
@@ -45,6 +45,10 @@ pub(super) struct FoundChange {
     /// identity that was found.
     pub(super) before: Option<RowIdentity>,
     pub(super) after: Option<RowIdentity>,
+    /// Key of the table.
+    pub(super) key: RowKey,
+    /// True if the conditions of the search name all columns of the primary key.
+    pub(super) names_key: bool,
 }
 
 /// Finding of a search.
@@ -108,8 +112,9 @@ struct RowsEvent<'e> {
 /// Columns that identify a row.
 struct KeyColumns {
     columns: Vec<usize>,
-    /// True if the columns are the primary key.
-    is_primary: bool,
+    kind: RowKey,
+    /// See [`FoundChange::names_key`].
+    is_named: bool,
 }
 
 impl<'s> ListOutput for RowSearch<'s> {
@@ -239,6 +244,8 @@ impl<'s> RowSearch<'s> {
                 position,
                 before,
                 after: key.identity_of(&row, located.format, RowMoment::After)?,
+                key: key.kind,
+                names_key: key.is_named,
                 states,
                 entry: HistoryEntry {
                     log_name: Arc::clone(log_name),
@@ -341,17 +348,21 @@ enum RowMoment {
 
 impl KeyColumns {
     fn new(table: &Table, identity: &[RowCondition]) -> Result<Self, OutputRefusal> {
+        let mut named = Vec::new();
+        for condition in identity {
+            named.extend(condition.column_index(table)?);
+        }
         match table.primary_key.as_deref() {
             Some(parts) if !parts.is_empty() => {
-                Ok(Self { columns: parts.iter().map(|part| part.column).collect(), is_primary: true })
+                let columns: Vec<usize> = parts.iter().map(|part| part.column).collect();
+                let is_named = columns.iter().all(|column| named.contains(column));
+                Ok(Self { columns, kind: RowKey::Primary, is_named })
             }
-            _ => {
-                let mut columns = Vec::new();
-                for condition in identity {
-                    columns.extend(condition.column_index(table)?);
-                }
-                Ok(Self { columns, is_primary: false })
+            // The log, or the server of --schema, states the primary key together with the names.
+            _ if has_column_names(table) => {
+                Ok(Self { columns: named, kind: RowKey::Missing, is_named: false })
             }
+            _ => Ok(Self { columns: named, kind: RowKey::Unknown, is_named: false }),
         }
     }
 
@@ -371,9 +382,9 @@ impl KeyColumns {
         for (part, column) in self.columns.iter().enumerate() {
             let old = || earlier?.field(*column);
             let Some(field) = image.field(*column).or_else(old) else { return Ok(None) };
-            let condition = match self.is_primary {
-                true => RowCondition::of_key_part(part, &field, format)?,
-                false => RowCondition::of_field(&field, format)?,
+            let condition = match self.kind {
+                RowKey::Primary => RowCondition::of_key_part(part, &field, format)?,
+                RowKey::Missing | RowKey::Unknown => RowCondition::of_field(&field, format)?,
             };
             let Some(condition) = condition else { return Ok(None) };
             identity.push(condition);

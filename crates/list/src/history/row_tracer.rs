@@ -7,7 +7,9 @@ use logs::archived_contents;
 use logs::ordered::PipelineLimits;
 
 use super::history_gap::HistoryGaps;
-use super::row_history::{HistoryBeginning, HistoryChange, HistoryEntry, HistorySettings, RowHistory};
+use super::row_history::{
+    HistoryBeginning, HistoryChange, HistoryEntry, HistorySettings, RowHistory, RowKey,
+};
 use super::row_search::{ChangePosition, FoundChange, RowIdentity, RowSearch, SearchFinding};
 use super::table_statement::SearchedTable;
 use crate::IN_FLIGHT_MAX;
@@ -39,11 +41,17 @@ pub fn row_history(
         newest: None,
         gaps: HistoryGaps::default(),
         chosen_row: None,
+        key: None,
     };
-    let beginning = tracer.trace_backward()?;
-    tracer.entries.reverse();
-    tracer.trace_forward()?;
-    let RowTracer { mut torn, entries, sightings, gaps, chosen_row, .. } = tracer;
+    let beginning = match tracer.trace_backward()? {
+        HistoryBeginning::SeveralRows => tracer.list_matches()?,
+        beginning => {
+            tracer.entries.reverse();
+            tracer.trace_forward()?;
+            beginning
+        }
+    };
+    let RowTracer { mut torn, entries, sightings, gaps, chosen_row, key, .. } = tracer;
     // The trace may read a log twice, and then warns twice.
     torn.dedup();
     let missing_column = sightings.missing_column_error(&settings.conditions);
@@ -55,6 +63,7 @@ pub fn row_history(
         missing_column,
         gaps,
         chosen_row,
+        key,
     })
 }
 
@@ -74,6 +83,8 @@ struct RowTracer<'s> {
     gaps: HistoryGaps,
     /// See [`RowHistory::chosen_row`].
     chosen_row: Option<RowIdentity>,
+    /// See [`RowHistory::key`].
+    key: Option<RowKey>,
 }
 
 /// End of the changes that were found backward.
@@ -121,17 +132,25 @@ impl RowTracer<'_> {
     ) -> TraceStep {
         found.retain(|found| limit.is_none_or(|limit| found.position() < limit));
         while let Some(finding) = found.pop() {
-            let Some(FoundChange { position, entry, states, before, after }) = self.change_of(finding) else {
+            let Some(FoundChange { position, entry, states, before, after, key, names_key }) =
+                self.change_of(finding)
+            else {
                 continue;
             };
             let is_first = self.current.is_none();
+            if is_first {
+                self.key = Some(key);
+                if key == RowKey::Missing {
+                    return TraceStep::End(HistoryBeginning::SeveralRows);
+                }
+            }
             // A DELETE of an earlier row with the same key is no change of this row.
             if !states.after && !is_first {
                 return TraceStep::End(HistoryBeginning::Unknown);
             }
             if is_first {
-                let key = after.as_ref().or(before.as_ref());
-                self.chosen_row = key.filter(|key| !is_same(key, &self.settings.conditions)).cloned();
+                let key = after.as_ref().or(before.as_ref()).filter(|_| key == RowKey::Primary && !names_key);
+                self.chosen_row = key.cloned();
             }
             if is_first && let Some(identity) = after.clone() {
                 self.newest = Some(NewestChange { log, position, identity });
@@ -153,6 +172,20 @@ impl RowTracer<'_> {
             }
         }
         TraceStep::Continue
+    }
+
+    /// Finds all changes of rows that meet the conditions before or after the change. Without a key, the changes of one
+    /// row cannot be told from those of another.
+    fn list_matches(&mut self) -> Result<HistoryBeginning, ListError> {
+        (self.gaps, self.torn) = (HistoryGaps::default(), Vec::new());
+        for log in 0..self.settings.sources.len() {
+            let found = self.search(log, &self.settings.conditions, TraceDirection::Forward)?;
+            for finding in found {
+                let change = self.change_of(finding);
+                self.entries.extend(change.map(|change| change.entry));
+            }
+        }
+        Ok(HistoryBeginning::SeveralRows)
     }
 
     /// Adds later changes of a row. Needed if the row's identity after the newest change differs from the searched one,
@@ -227,7 +260,7 @@ impl RowTracer<'_> {
     fn search(
         &mut self,
         log: usize,
-        identity: &RowIdentity,
+        identity: &[RowCondition],
         direction: TraceDirection,
     ) -> Result<Vec<SearchFinding>, ListError> {
         if (self.on_progress)(log).is_break() {
@@ -311,7 +344,7 @@ fn push_finding(found: &mut Vec<SearchFinding>, finding: SearchFinding) {
 impl SearchFinding {
     /// Returns whether a backward trace needs no findings of this search before this one: the row is created here, or
     /// had another identity before.
-    fn ends_search(&self, identity: &RowIdentity) -> bool {
+    fn ends_search(&self, identity: &[RowCondition]) -> bool {
         match self {
             Self::Change(found) => {
                 found.entry.change == HistoryChange::Insert
@@ -331,7 +364,7 @@ fn is_same(identity: &[RowCondition], other: &[RowCondition]) -> bool {
 mod tests {
     use binlog::TransactionId;
 
-    use super::{HistoryChange, HistoryEntry, SearchFinding, drop_changes, push_finding};
+    use super::{HistoryChange, HistoryEntry, RowKey, SearchFinding, drop_changes, push_finding};
     use crate::history::history_gap::HistoryGaps;
     use crate::history::row_search::{ChangePosition, FoundChange, RowIdentity};
     use crate::row_condition::{RowCondition, RowStates};
@@ -346,6 +379,8 @@ mod tests {
             states: RowStates { before: before.is_some(), after: true, untested: 0 },
             before: before.map(identity),
             after: None,
+            key: RowKey::Primary,
+            names_key: true,
             entry: HistoryEntry {
                 log_name: "binlog.000001".into(),
                 position,

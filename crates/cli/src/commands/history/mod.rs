@@ -7,7 +7,8 @@ use std::io::{self, Write};
 use anyhow::{Context, anyhow};
 use clap::Args;
 use list::history::{
-    HistoryBeginning, HistoryGap, HistoryGaps, HistorySettings, RowHistory, TableCompletion, row_history,
+    HistoryBeginning, HistoryGap, HistoryGaps, HistorySettings, RowHistory, RowKey, TableCompletion,
+    row_history,
 };
 use list::{ListError, ListSource, RowCondition};
 use tracing::warn;
@@ -96,6 +97,7 @@ pub(crate) fn run(command: &HistoryArgs, global: &GlobalArgs) -> CommandResult {
             key.join(" and ")
         );
     }
+    warn_of_key(history.key, &command.table);
     warn_of_gaps(&history.gaps);
     warn_of_missing_logs(&history, &found);
     let TableName { database, table } = &command.table;
@@ -119,6 +121,22 @@ pub(crate) fn run(command: &HistoryArgs, global: &GlobalArgs) -> CommandResult {
         }
     }
     Ok(CommandVerdict::Success)
+}
+
+/// Warns if `--where` may match several rows because no primary key is known.
+fn warn_of_key(key: Option<RowKey>, TableName { database, table }: &TableName) {
+    match key {
+        Some(RowKey::Missing) => warn!(
+            "{database}.{table} has no primary key: all changes that match --where before or after the change are \
+             listed, and may be of several rows; give a value for each column of a unique key, if the table has one"
+        ),
+        Some(RowKey::Unknown) => warn!(
+            "the logs do not have the primary key of {database}.{table}: --where is taken for the key of one row; if \
+             it matches several rows, the history may lack changes: give --schema, or a value for each column of the \
+             key"
+        ),
+        Some(RowKey::Primary) | None => {}
+    }
 }
 
 fn warn_of_gaps(gaps: &HistoryGaps) {
@@ -177,9 +195,14 @@ impl HistoryNameArgs {
         let address = self.connection.address(self.schema.as_deref(), "--schema", global)?;
         let found = query_table(&address, database, table).context("--schema");
         let schema = found.map_err(CommandFailure::NotStarted)?.ok_or_else(|| {
+            // The name was split at its first dot.
+            let advice = match table.contains('.') {
+                true => "; a name with a dot must be in backticks: --table '`a.b`.c'",
+                false => "",
+            };
             CommandFailure::NotStarted(anyhow!(
                 "--schema: the server has no table {database}.{table}, or the account may not read it: grant SELECT on \
-                 it, or omit --schema and use the column's number in --where: @N=VALUE"
+                 it, or omit --schema and use the column's number in --where: @N=VALUE{advice}"
             ))
         })?;
         Ok(Some(TableCompletion::new(move |table| schema.complete(table))))

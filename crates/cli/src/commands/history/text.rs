@@ -2,7 +2,7 @@
 
 use inspect::stats::LogTime;
 use jiff::tz::TimeZone;
-use list::history::{HistoryBeginning, HistoryEntry, HistoryValue, RowHistory};
+use list::history::{HistoryBeginning, HistoryEntry, HistoryValue, RowHistory, RowKey};
 
 use crate::screen::{ReportStyle, table_lines, visible};
 
@@ -31,12 +31,13 @@ pub(super) fn render(history: &RowHistory, style: ReportStyle) -> String {
         }
         table.add_row(row.iter().map(|cell| visible(cell)));
     }
-    match history.beginning {
-        HistoryBeginning::Created => table_lines(&table),
-        HistoryBeginning::Unknown => {
-            table_lines(&table) + "\nThe logs do not contain the INSERT of this row.\n"
-        }
-    }
+    let remark = match (history.beginning, history.key) {
+        (HistoryBeginning::Created | HistoryBeginning::SeveralRows, _) => "",
+        // Without its key, the row may be taken for another one.
+        (HistoryBeginning::Unknown, Some(RowKey::Unknown)) => "\nThe INSERT of this row was not found.\n",
+        (HistoryBeginning::Unknown, _) => "\nThe logs do not contain the INSERT of this row.\n",
+    };
+    table_lines(&table) + remark
 }
 
 fn writer(entry: &HistoryEntry) -> String {
