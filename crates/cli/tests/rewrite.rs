@@ -348,3 +348,35 @@ fn standard_input_is_not_offered() {
         assert_eq!(bintide(&directory, &[command, "-"]).status.code(), Some(2));
     }
 }
+
+/// A user who may read a log but not own it can write a new one elsewhere, and learns why the log is not replaced.
+#[test]
+#[cfg(unix)]
+fn another_user_can_only_write_elsewhere() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+    use std::os::unix::process::CommandExt;
+    const NOBODY: u32 = 65534;
+    let _alone = alone();
+    let directory = directory(&["types.binlog"]);
+    let (log, path) = (directory.path().join("types.binlog"), directory.path());
+    fs::set_permissions(&log, fs::Permissions::from_mode(0o644)).unwrap();
+    if chown(path, Some(NOBODY), Some(NOBODY)).is_err() {
+        // Only root can run a program as another user.
+        return;
+    }
+    // The other user may not be able to reach the program where it was built.
+    let program = path.join("bintide");
+    fs::copy(env!("CARGO_BIN_EXE_bintide"), &program).unwrap();
+    let run = |args: &[&str]| {
+        let mut command = Command::new(&program);
+        command.args(args).env_clear().current_dir(path).uid(NOBODY).gid(NOBODY).output().unwrap()
+    };
+    let refused = run(&["compress", "types.binlog"]);
+    let message = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(1), "{message}");
+    assert!(message.contains("owner") && message.contains("--output"), "{message}");
+    let written = run(&["compress", "types.binlog", "--output", "elsewhere"]);
+    assert_eq!(written.status.code(), Some(0), "{}", String::from_utf8_lossy(&written.stderr));
+    let copy = fs::metadata(path.join("elsewhere/types.binlog")).unwrap();
+    assert_eq!((copy.uid(), copy.mode() & 0o777), (NOBODY, 0o604));
+}

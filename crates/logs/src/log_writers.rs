@@ -21,6 +21,17 @@ pub struct RunningServer {
     file: PathBuf,
 }
 
+impl RunningServer {
+    /// Returns what runs in the directory, for messages: another bintide, which receives logs, or a server.
+    pub fn kind(&self) -> &'static str {
+        let name = fs::read_to_string(Path::new("/proc").join(&self.process).join("comm"));
+        match name.is_ok_and(|name| name.trim_end() == "bintide") {
+            true => "another bintide",
+            false => "a server",
+        }
+    }
+}
+
 impl fmt::Display for RunningServer {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.file.file_name().unwrap_or_default().display();

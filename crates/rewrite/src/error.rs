@@ -57,6 +57,12 @@ pub enum RewriteError {
         #[source]
         cause: io::Error,
     },
+    /// The log cannot be replaced, because this user may not create files of the log's owner.
+    #[error("could not replace {name}: this user may not keep its owner and group")]
+    Owner {
+        /// The log.
+        name: String,
+    },
     /// The caller interrupted the work.
     #[error("interrupted; {name} is unchanged")]
     Interrupted {

@@ -125,7 +125,7 @@ pub fn rewrite_file(
     if in_place && !is_opened && !report.tally.is_changed() {
         return Ok(FileReport { report, outcome: RewriteOutcome::Unchanged, positions: None });
     }
-    let log = log.sync(job.source)?;
+    let log = if in_place { log.sync(job.source)? } else { log.sync_copy(job.source)? };
     if job.check == ContentCheck::Compare {
         compare_content(job, log.path())?;
     }
@@ -134,7 +134,8 @@ pub fn rewrite_file(
     }
     // If the process is killed between the two steps, a list without its log does no harm. A log without its list
     // would.
-    let positions = positions.sync(job.source)?.create_numbered()?;
+    let positions = if in_place { positions.sync(job.source)? } else { positions.sync_copy(job.source)? };
+    let positions = positions.create_numbered()?;
     let put = match in_place {
         true if !(job.may_replace)(job.source) => {
             Err(RewriteError::InUse { name: job.source.display().to_string() })

@@ -70,8 +70,37 @@ impl StagedFile {
     ///
     /// Fails if the operating system reports an error.
     pub fn sync(self, like: &Path) -> Result<SyncedFile, RewriteError> {
-        copy_attributes(self.file.as_file(), like)
-            .map_err(|cause| write_error("the replacement of", &self.target, cause))?;
+        let failed = |cause| write_error("the replacement of", &self.target, cause);
+        let data = fs::metadata(like).map_err(failed)?;
+        match copy_owner(self.file.as_file(), &data) {
+            Err(cause) if cause.kind() == io::ErrorKind::PermissionDenied => {
+                return Err(RewriteError::Owner { name: self.target.display().to_string() });
+            }
+            copied => copied.map_err(failed)?,
+        }
+        copy_mode_and_time(self.file.as_file(), &data).map_err(failed)?;
+        self.sync_new()
+    }
+
+    /// Does the same as [`Self::sync`] for a new file, which replaces no other file: if this user may not copy the
+    /// owner, the file belongs to this user.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the operating system reports an error.
+    pub fn sync_copy(self, like: &Path) -> Result<SyncedFile, RewriteError> {
+        let file = self.file.as_file();
+        let copied = fs::metadata(like).and_then(|like| {
+            let owned = copy_owner(file, &like);
+            copy_mode_and_time(file, &like)?;
+            match owned {
+                Err(cause) if cause.kind() == io::ErrorKind::PermissionDenied => {
+                    deny_other_groups(file, &like)
+                }
+                owned => owned,
+            }
+        });
+        copied.map_err(|cause| write_error("the new", &self.target, cause))?;
         self.sync_new()
     }
 
@@ -260,9 +289,22 @@ fn copy_owner(_: &File, _: &fs::Metadata) -> io::Result<()> {
     Ok(())
 }
 
-fn copy_attributes(file: &File, like: &Path) -> io::Result<()> {
-    let like = fs::metadata(like)?;
-    copy_owner(file, &like)?;
+/// Removes the permissions of the group from a file whose group is not the one of `like`: another group got them there.
+#[cfg(unix)]
+fn deny_other_groups(file: &File, like: &fs::Metadata) -> io::Result<()> {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    match file.metadata()?.gid() == like.gid() {
+        true => Ok(()),
+        false => file.set_permissions(fs::Permissions::from_mode(like.mode() & !0o070)),
+    }
+}
+
+#[cfg(not(unix))]
+fn deny_other_groups(_: &File, _: &fs::Metadata) -> io::Result<()> {
+    Ok(())
+}
+
+fn copy_mode_and_time(file: &File, like: &fs::Metadata) -> io::Result<()> {
     file.set_permissions(like.permissions())?;
     file.set_times(FileTimes::new().set_modified(like.modified()?))
 }

@@ -314,8 +314,9 @@ fn refuse_running_beside(path: &Path) -> Result<(), CommandFailure> {
     let Some(directory) = directory_of(path) else { return Ok(()) };
     match logs::find_running_server(directory) {
         Some(running) => Err(CommandFailure::NotStarted(anyhow!(
-            "a server is running in {}: {running}; stop it, write to another directory with --output, or give \
-             --live to replace closed logs",
+            "{} is running in {}: {running}; stop it, write to another directory with --output, or give --live to \
+             replace closed logs",
+            running.kind(),
             directory.display()
         ))),
         None => Ok(()),
@@ -448,6 +449,9 @@ impl RewriteRun<'_> {
                 anyhow::Error::new(error).context(ErrorAdvice(advice))
             }
             rewrite::RewriteError::Read(cause) => add_advice(cause),
+            rewrite::RewriteError::Owner { .. } => anyhow::Error::new(error).context(ErrorAdvice(
+                "run the command as the owner of the log or as root, or write to another directory with --output",
+            )),
             other => other.into(),
         })?;
         self.remark_on_old_server(location, &done)?;

@@ -6,13 +6,13 @@ use rewrite::{RewriteTally, StageTiming};
 use serde_json::{Value, json};
 
 use super::{LogRewrite, RewriteEnd, outcome_text, sum_tallies};
-use crate::screen::{ReportStyle, table_lines};
+use crate::screen::{ReportStyle, table_lines, visible};
 use crate::units;
 
 pub(super) fn render(all: &[LogRewrite], style: ReportStyle) -> String {
     let mut table = style.table(&["log", ">before", ">after", ">saved", ">transactions", ">changed", ""]);
     for LogRewrite { path, end } in all {
-        let name = path.display().to_string();
+        let name = visible(&path.display().to_string());
         match end {
             RewriteEnd::InUse
             | RewriteEnd::PerhapsInUse
