@@ -152,6 +152,15 @@ pub enum ArchiveError {
 }
 
 impl ArchiveError {
+    /// Returns whether the manifest of one log is damaged, which concerns no other log.
+    pub const fn is_damaged_manifest(&self) -> bool {
+        match self {
+            Self::Manifest { .. } => true,
+            Self::EncryptedObject { error, .. } => !error.is_key_error(),
+            _ => false,
+        }
+    }
+
     /// Returns whether a key with which the archive is encrypted is missing or wrong.
     pub const fn is_key_error(&self) -> bool {
         match self {

@@ -414,6 +414,10 @@ fn a_damaged_manifest_hides_no_other_log() -> Result<()> {
     check(&["prune", &location, "--keep", "1k", "--json"])?;
     // The newest log, and that of the damaged manifest.
     ensure!(segments()? == 2, "{} segments", segments()?);
+    let fifth = directory.path().join("binlog.000005");
+    fs::copy(&logs[0], &fifth)?;
+    check(&[&path_text(&logs[1]), &path_text(&fifth), "--to", &location])?;
+    ensure!(directory.path().join("archive/manifests/binlog.000005.json").exists(), "log 5 is not archived");
     // A named log does not depend on the manifest of another one. All logs would have a gap.
     run(&["stats", &format!("{location}/binlog.000004")])?;
     let all = Command::new(bintide()?).args(["stats", &location]).output()?;

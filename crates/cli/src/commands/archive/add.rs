@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow, bail};
-use archive::{Archive, Manifest, MissingDirectory};
+use archive::{Archive, DamagedManifest, Manifest, MissingDirectory};
 use clap::Args;
 use logs::{Store, find_running_server, is_received_store, parent_of};
 use serde_json::json;
@@ -18,12 +18,15 @@ use super::archive_metrics::ARCHIVE_METRICS;
 use super::followed_logs::{FollowedLogArchiver, FollowedLogObserver, FollowedLogState};
 use super::log_archiver::{
     ArchiveEncryption, ArchiverObserver, ArchiverSettings, LastLogPolicy, LocalLogPolicy, LogArchiver,
+    check_log as check_content,
 };
-use super::{archive_directory, document, is_directory_of_logs, open_storage, text};
+use super::{
+    archive_directory, damaged_document, document, is_directory_of_logs, open_storage, report_damaged, text,
+};
 use crate::commands::receive::{ArchivingFigures, ArchivingState, encryption_needs_keyring};
 #[cfg(feature = "columns")]
 use crate::connection_args::ConnectionArgs;
-use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
+use crate::exit::{CommandFailure, CommandResult};
 use crate::global_args::GlobalArgs;
 use crate::http_site::HttpSite;
 use crate::interrupt;
@@ -125,6 +128,10 @@ pub(super) fn run(command: &ArchiveAddArgs, global: &GlobalArgs) -> CommandResul
     for log in &logs {
         let is_named = command.inputs.given().contains(log);
         check_log(log, is_named).map_err(CommandFailure::NotStarted)?;
+        if is_named {
+            // Before the directory of the archive is created.
+            check_content(log)?;
+        }
     }
     check_location(location, &logs).map_err(CommandFailure::NotStarted)?;
     if command.then_remove {
@@ -137,8 +144,8 @@ pub(super) fn run(command: &ArchiveAddArgs, global: &GlobalArgs) -> CommandResul
             let (bar, figures, archived) = (None, ArchivingFigures::default(), Vec::new());
             let report = ArchiveReport { command, global, bar, figures, archived };
             let mut archiver = command.archiver(archive, report, global)?;
-            archiver.archive_all(&logs)?;
-            archiver.observer.finish()
+            let damaged = archiver.archive_all(&logs)?;
+            archiver.observer.finish(&damaged)
         }
     }
 }
@@ -279,16 +286,20 @@ impl ArchiverObserver for ArchiveReport<'_> {
 }
 
 impl ArchiveReport<'_> {
-    fn finish(&mut self) -> CommandResult {
+    /// Prints the result. `damaged` are the manifests of logs that were passed.
+    fn finish(&mut self, damaged: &[DamagedManifest]) -> CommandResult {
         self.bar = None;
         if self.command.json {
             let manifests: Vec<_> = self.archived.iter().map(document).collect();
-            let document = json!({ "archived": manifests, "already_archived": self.figures.present });
+            let mut document = json!({ "archived": manifests, "already_archived": self.figures.present });
+            if !damaged.is_empty() {
+                document["damaged_manifests"] = damaged_document(damaged);
+            }
             write_document(&mut io::stdout().lock(), &document)?;
         } else if !self.global.quiet && self.figures.logs != 1 {
             screen::write_line(text::archived_sum(&self.figures));
         }
-        Ok(CommandVerdict::Success)
+        Ok(report_damaged(damaged))
     }
 }
 

@@ -11,7 +11,7 @@ use archive::{ArchiveError, Manifest};
 use logs::{LogError, Store};
 
 use super::archiver_thread::{ArchiverShared, ArchiverShutdown, POLL_INTERVAL, RunningArchiver};
-use super::log_archiver::{ArchiverObserver, LogArchiver};
+use super::log_archiver::{ArchiverObserver, LogArchiver, passed_logs_failure};
 use super::text;
 use crate::commands::receive::ArchivingState;
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
@@ -134,7 +134,7 @@ impl FollowedLogArchiver {
         self.archiver.observer.set_waiting(waiting);
         let outcome = self.archiver.archive_all(logs);
         self.archiver.observer.bar = None;
-        outcome
+        passed_logs_failure(outcome?, "")
     }
 }
 

@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
 use anyhow::{Context, anyhow};
-use archive::{AddOptions, Archive, ArchiveError, ArchiveOutcome, Manifest, SegmentTrial, TableWriter};
+use archive::{
+    AddOptions, Archive, ArchiveError, ArchiveOutcome, DamagedManifest, Manifest, SegmentTrial, TableWriter,
+};
 use binlog::MAGIC;
 use binlog::encryption::Keyring;
 use logs::{
@@ -22,6 +24,7 @@ use super::{digest_of, failed, newest_key, text};
 use crate::commands::receive::encryption_needs_keyring;
 use crate::exit::CommandFailure;
 use crate::log_args::add_advice;
+use crate::units::counted;
 
 /// Size of the first piece of a file, which shows whether it is a log.
 const FIRST_PIECE_SIZE: usize = 4096;
@@ -114,6 +117,27 @@ struct LogObservation {
     is_read: bool,
 }
 
+/// Result of archiving one log.
+enum ArchiveStep {
+    /// The archive has the log.
+    Archived,
+    /// The archive has a damaged manifest of the log.
+    Damaged(DamagedManifest),
+    /// The run was stopped meanwhile.
+    Stopped,
+}
+
+/// Returns the failure for logs that were passed because their manifests are damaged, if there are any.
+pub(super) fn passed_logs_failure(damaged: Vec<DamagedManifest>, effect: &str) -> Result<(), CommandFailure> {
+    let more = damaged.len().saturating_sub(1);
+    let Some(DamagedManifest { log, error }) = damaged.into_iter().next() else { return Ok(()) };
+    let others = match more {
+        0 => String::new(),
+        more => format!("; the same applies to {}", counted(more as u64, "further manifest")),
+    };
+    Err(CommandFailure::Failed(anyhow!("{log}: {error}{effect}{others}")))
+}
+
 impl<O: ArchiverObserver> LogArchiver<O> {
     /// Creates an archiver for this archive.
     pub(super) fn new(archive: Archive, settings: ArchiverSettings, observer: O) -> Self {
@@ -140,15 +164,16 @@ impl<O: ArchiverObserver> LogArchiver<O> {
         logs.iter().filter(|log| !self.finished.contains(*log)).cloned().collect()
     }
 
-    /// Archives all closed logs among these.
-    pub(super) fn archive_all(&mut self, logs: &[PathBuf]) -> Result<(), CommandFailure> {
+    /// Archives all closed logs among these. Passes logs whose manifests are damaged, and returns these manifests.
+    pub(super) fn archive_all(&mut self, logs: &[PathBuf]) -> Result<Vec<DamagedManifest>, CommandFailure> {
+        let mut damaged = Vec::new();
         // Forget logs that have disappeared, because their number is unlimited.
         let listed: HashSet<&PathBuf> = logs.iter().collect();
         self.finished.retain(|log| listed.contains(log));
         self.open.retain(|log, _| listed.contains(log));
         for (number, log) in logs.iter().enumerate() {
             if self.observer.is_stopping() {
-                return Ok(());
+                break;
             }
             if self.finished.contains(log) {
                 continue;
@@ -159,15 +184,20 @@ impl<O: ArchiverObserver> LogArchiver<O> {
                 continue;
             }
             check_log(log)?;
-            if !self.archive_one(log)? {
-                return Ok(());
+            match self.archive_one(log)? {
+                ArchiveStep::Archived => {}
+                ArchiveStep::Damaged(manifest) => {
+                    damaged.push(manifest);
+                    continue;
+                }
+                ArchiveStep::Stopped => break,
             }
             self.finished.insert(log.clone());
             if self.settings.local_logs == LocalLogPolicy::Remove && has_later {
                 self.remove(log)?;
             }
         }
-        Ok(())
+        Ok(damaged)
     }
 
     /// Returns whether a later log shows that this log is closed. The first log of another server counts only with its
@@ -206,8 +236,8 @@ impl<O: ArchiverObserver> LogArchiver<O> {
         Ok(self.archive.clone().with_keys(keyring.cloned().into()).with_master_key(key))
     }
 
-    /// Archives one log. Returns false if the run was stopped meanwhile.
-    fn archive_one(&mut self, log: &Path) -> Result<bool, CommandFailure> {
+    /// Archives one log.
+    fn archive_one(&mut self, log: &Path) -> Result<ArchiveStep, CommandFailure> {
         let keyring = self.keyring()?;
         let archive = self.archive_with(keyring.as_ref())?;
         let size = fs::metadata(log).ok().map(|found| found.len());
@@ -255,10 +285,13 @@ impl<O: ArchiverObserver> LogArchiver<O> {
                 text::warn_repaired(log);
                 self.observer.archived(log, manifest);
             }
-            Err(ArchiveError::Interrupted) => return Ok(false),
+            Err(ArchiveError::Interrupted) => return Ok(ArchiveStep::Stopped),
+            Err(error) if error.is_damaged_manifest() => {
+                return Ok(ArchiveStep::Damaged(DamagedManifest { log: text::log_name(log), error }));
+            }
             Err(error) => return Err(failed(error, &log.display().to_string())),
         }
-        Ok(true)
+        Ok(ArchiveStep::Archived)
     }
 
     /// Returns whether the server has closed the log, so that it ends with a Rotate or Stop event. Does not read an
@@ -344,7 +377,7 @@ fn check_present(log: &Path, archive: &Archive, manifest: &Manifest) -> Result<(
 }
 
 /// Refuses a file that is not a log, or has no events.
-fn check_log(log: &Path) -> Result<(), CommandFailure> {
+pub(super) fn check_log(log: &Path) -> Result<(), CommandFailure> {
     let mut reader = LogReader::open(log).map_err(|error| CommandFailure::NotStarted(add_advice(error)))?;
     match reader.next_raw_piece(FIRST_PIECE_SIZE, FIRST_PIECE_SIZE) {
         Ok(ReadOutcome::End(EndOfLog::Torn(torn))) if torn.offset <= MAGIC.len() as u64 => {

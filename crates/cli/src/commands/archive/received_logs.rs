@@ -14,7 +14,7 @@ use tracing::info;
 
 use super::archiver_thread::{ArchiverShared, RunningArchiver};
 use super::log_archiver::{
-    ArchiveEncryption, ArchiverObserver, ArchiverSettings, LastLogPolicy, LogArchiver,
+    ArchiveEncryption, ArchiverObserver, ArchiverSettings, LastLogPolicy, LogArchiver, passed_logs_failure,
 };
 use super::{archive_directory, is_directory_of_logs, open_storage, text};
 use crate::commands::receive::ArchivingState;
@@ -114,7 +114,8 @@ fn archive_closed(
     // An empty directory has no index yet. The receiver reports an index that it cannot read.
     let Ok(store) = Store::open(directory) else { return Ok(()) };
     archiver.observer.begin_attempt(store.logs());
-    archiver.archive_all(store.logs())
+    let damaged = archiver.archive_all(store.logs())?;
+    passed_logs_failure(damaged, "; until then, --keep deletes neither this log nor later ones")
 }
 
 /// Observer that counts archived logs, and reports them as messages.

@@ -6,15 +6,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
-use archive::{Archive, ArchiveError, Manifest};
+use archive::{Archive, ArchiveError, Manifest, SegmentError};
 use binlog::encryption::Keyring;
 use clap::Args;
 use logs::{DirectoryLock, private_options, sync_parent};
 use serde_json::json;
+use tracing::error;
 
 use super::choice::{ChoiceArgs, ChosenLogs};
 use super::text::total_size;
-use super::{digest_of, failed, log_in, report_damaged};
+use super::{archive_directory, digest_of, failed, log_in};
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
@@ -45,6 +46,7 @@ pub(super) fn run(
     global: &GlobalArgs,
 ) -> CommandResult {
     let ChosenLogs { archive, manifests, damaged } = command.choice.find(keyring.clone())?;
+    refuse_archive(&archive, &command.to)?;
     create_directory(&command.to).context("--to").map_err(CommandFailure::NotStarted)?;
     let Some(_lock) = lock(&command.to)? else {
         return Err(CommandFailure::NotStarted(anyhow!(
@@ -55,32 +57,72 @@ pub(super) fn run(
     let total = total_size(manifests.iter().map(|manifest| manifest.size));
     let mut progress = ByteProgress::new(global, Some(total));
     let source = RestoreSource { archive, keyring };
-    let mut done = 0;
+    let (mut done, mut restored) = (0, Vec::new());
+    let unread = damaged.iter().map(|damaged| (damaged.log.clone(), damaged.error.to_string()));
+    let mut faults: Vec<(String, String)> = unread.collect();
     for manifest in &manifests {
         let path = command.to.join(&manifest.log);
         if path.symlink_metadata().is_ok() {
             check_existing(&path, manifest)?;
             done += manifest.size;
+            restored.push(manifest);
             continue;
         }
         let mut watch = |size| {
             done += size;
             progress.update(done);
         };
-        restore_one(&source, manifest, &path, &mut watch)?;
+        let result = restore_one(&source, manifest, &path, &mut watch)?;
         if interrupt::is_stop_requested() {
             return Ok(CommandVerdict::Success);
         }
+        match result {
+            Ok(()) => restored.push(manifest),
+            Err(fault) => faults.push((manifest.log.clone(), fault)),
+        }
     }
     drop(progress);
-    if command.json {
-        let logs: Vec<_> = manifests.iter().map(|manifest| &manifest.log).collect();
-        write_document(&mut io::stdout().lock(), &json!({ "restored": logs, "bytes": total }))?;
-    } else if !global.quiet {
-        let logs = counted(manifests.len() as u64, "log");
-        screen::write_line(format_args!("{logs} restored byte for byte, {}", bytes(total)));
+    report(command, &source.archive, &restored, &faults, global)
+}
+
+/// Prints the result. Exit code 1 if a log is not restored.
+fn report(
+    command: &RestoreArgs,
+    archive: &Archive,
+    restored: &[&Manifest],
+    faults: &[(String, String)],
+    global: &GlobalArgs,
+) -> CommandResult {
+    let size = total_size(restored.iter().map(|manifest| manifest.size));
+    for (log, fault) in faults {
+        error!("{}: {fault}", log_in(archive, log));
     }
-    Ok(report_damaged(&damaged))
+    if command.json {
+        let logs: Vec<_> = restored.iter().map(|manifest| &manifest.log).collect();
+        let faults: Vec<_> =
+            faults.iter().map(|(log, fault)| json!({ "log": log, "fault": fault })).collect();
+        let document = json!({ "restored": logs, "bytes": size, "faults": faults });
+        write_document(&mut io::stdout().lock(), &document)?;
+    } else if !global.quiet {
+        let logs = counted(restored.len() as u64, "log");
+        screen::write_line(format_args!("{logs} restored byte for byte, {}", bytes(size)));
+    }
+    Ok(if faults.is_empty() { CommandVerdict::Success } else { CommandVerdict::FaultsFound })
+}
+
+/// Refuses the archive as the directory of the restored logs: commands that are given this directory would not know
+/// what to read.
+fn refuse_archive(archive: &Archive, to: &Path) -> Result<(), CommandFailure> {
+    let location = archive.location();
+    match archive_directory(location) {
+        Some(directory) if fs::canonicalize(to).is_ok_and(|to| to.starts_with(&directory)) => {
+            Err(CommandFailure::NotStarted(anyhow!(
+                "--to {} is in the archive {location}: give a directory outside of it",
+                to.display()
+            )))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Locks the directory, so that no other restore writes to it; returns `None` if one does.
@@ -107,13 +149,14 @@ struct RestoreSource {
     keyring: Option<Arc<Keyring>>,
 }
 
-/// Restores one log. The file gets its name only when it is complete.
+/// Restores one log. The file gets its name only when it is complete. The inner error is a fault of this archived log,
+/// and its remedy.
 fn restore_one(
     source: &RestoreSource,
     manifest: &Manifest,
     path: &Path,
     watch: &mut dyn FnMut(u64),
-) -> Result<(), CommandFailure> {
+) -> Result<Result<(), String>, CommandFailure> {
     let archive = &source.archive;
     let part = path.with_file_name(format!(".{}.part", manifest.log));
     let name = part.display().to_string();
@@ -130,9 +173,38 @@ fn restore_one(
     let is_complete = restored.is_ok() && !interrupt::is_stop_requested();
     let finished = if is_complete { publish(&file, &part, path) } else { Ok(()) };
     let _ = fs::remove_file(&part);
-    restored.map_err(|error| failed(error, &log_in(archive, &manifest.log)))?;
+    match restored {
+        Err(error) if is_of_one_log(&error) => return Ok(Err(with_remedy(&error, manifest))),
+        restored => restored.map_err(|error| failed(error, &log_in(archive, &manifest.log)))?,
+    }
     finished.with_context(|| format!("could not write {}", path.display()))?;
-    Ok(())
+    Ok(Ok(()))
+}
+
+/// Returns whether an error concerns only the archived log, and not the directory, the storage or the keys.
+fn is_of_one_log(error: &ArchiveError) -> bool {
+    match error {
+        ArchiveError::Segment(_)
+        | ArchiveError::MissingSegment { .. }
+        | ArchiveError::Header { .. }
+        | ArchiveError::Read { .. } => true,
+        ArchiveError::EncryptedObject { .. } => !error.is_key_error(),
+        _ => false,
+    }
+}
+
+/// Returns the text of an error of one log. If the segment is damaged, also the remedy.
+fn with_remedy(error: &ArchiveError, manifest: &Manifest) -> String {
+    match error {
+        ArchiveError::Read { .. } | ArchiveError::Segment(SegmentError::Version { .. }) => error.to_string(),
+        ArchiveError::MissingSegment { .. } => {
+            format!("{error}; if the log exists elsewhere, archive it again")
+        }
+        _ => format!(
+            "{error}; if the log exists elsewhere, delete {} from the archive, and archive the log again",
+            manifest.segment
+        ),
+    }
 }
 
 /// Renames a complete file to its final name, unless this name is in use.
