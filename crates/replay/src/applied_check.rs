@@ -21,6 +21,8 @@ pub(crate) struct AppliedCheck {
     repeated_names: BTreeSet<String>,
     /// GTIDs of all transactions read so far, applied or not.
     seen: GtidSet,
+    /// Transactions that the target lacks, as was reported.
+    passed: GtidSet,
     /// The last log that was checked.
     checked_log: Option<usize>,
     /// End of the last transaction read from the log with the saved position.
@@ -45,6 +47,7 @@ impl AppliedCheck {
             saved_log,
             repeated_names: names_twice,
             seen: GtidSet::new(),
+            passed: GtidSet::new(),
             checked_log: None,
             saved_log_end: 0,
             has_only_gtids: false,
@@ -63,10 +66,16 @@ impl AppliedCheck {
         }
         let AppliedState { executed, progress, .. } = &self.applied;
         let missing = previous.difference(executed).difference(&progress.gtids).difference(&self.seen);
+        let missing = missing.difference(&self.passed);
         match missing.is_empty() {
             true => Ok(()),
             false => Err(ReplayError::Gap { missing, log: head.origin.log.to_string() }),
         }
+    }
+
+    /// Records transactions whose absence was reported.
+    pub(crate) fn pass_gap(&mut self, missing: &GtidSet) {
+        self.passed.add_all(missing);
     }
 
     /// Checks that the saved position is between two transactions of its log. If it is not, the last replay read

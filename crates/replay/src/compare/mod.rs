@@ -18,7 +18,7 @@ use crate::compare::rows_digest::ColumnPairs;
 pub use crate::compare::rows_digest::{
     ColumnReading, ComparedColumn, ComparisonForm, NUMBER_ONLY, RowText, RowsDigest, SHORT_DOCUMENT,
 };
-use crate::replay_error::{ReplayError, TargetFailure};
+use crate::replay_error::{ReplayError, TargetFailure, TargetFailureKind};
 pub use crate::table_pair::{LogTables, TablePair, collect_tables};
 
 /// The method of comparing tables.
@@ -42,6 +42,8 @@ pub enum TableVerdict {
     MissingOnTarget,
     /// The server lacks the table.
     MissingOnServer,
+    /// The server or the target cannot compare the table, for this reason.
+    Failed(String),
     /// Both lack the table: it was dropped or temporary, or it is a view.
     MissingOnBoth,
 }
@@ -93,14 +95,21 @@ impl TargetComparison {
     ///
     /// # Errors
     ///
-    /// Fails if the server or the target does not answer, or `may_continue` stops the comparison.
+    /// Fails if a connection is lost, or `may_continue` stops the comparison.
     pub fn compare(
         &mut self,
         pair: &TablePair,
         may_continue: &(dyn Fn() -> ControlFlow<()> + Sync),
     ) -> Result<TableVerdict, ReplayError> {
-        let verdict =
-            self.compare_pair(pair, may_continue).map_err(|failure| failure.into_error("compare a table"))?;
+        let verdict = match self.compare_pair(pair, may_continue) {
+            // The connection is intact: other tables can be compared.
+            Err(TargetFailure {
+                kind: TargetFailureKind::Refused | TargetFailureKind::Environment,
+                message,
+                ..
+            }) => TableVerdict::Failed(message),
+            compared => compared.map_err(|failure| failure.into_error("compare a table"))?,
+        };
         if may_continue().is_break() { Err(ReplayError::Interrupted) } else { Ok(verdict) }
     }
 

@@ -131,12 +131,15 @@ pub fn plan(
             }
         };
         let head = found.head();
-        // A gap before the first log is reported as a preflight finding.
-        if let Err(gap) = skip.check_gap(&head, source.previous())
-            && previous.is_some()
-            && options.gap == GapPolicy::Refuse
-        {
-            planner.plan.refuse(gap.to_string());
+        if let Err(gap) = skip.check_gap(&head, source.previous()) {
+            // Later logs lack these transactions, too.
+            if let ReplayError::Gap { missing, .. } = &gap {
+                skip.pass_gap(missing);
+            }
+            // A gap before the first log is reported as a preflight finding.
+            if previous.is_some() && options.gap == GapPolicy::Refuse {
+                planner.plan.refuse(gap.to_string());
+            }
         }
         previous.get_or_insert_with(|| source.previous().clone());
         skip.check_position(&head)?;

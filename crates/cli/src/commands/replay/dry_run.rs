@@ -103,6 +103,7 @@ impl DryRunArgs {
                 DryRunTarget { draft: new_draft().map_err(begun)?, role, ..DryRunTarget::default() }
             }
         };
+        let applied = target.applied.clone();
         let plan = replay::plan(&mut source, target, &options, &mut seen).map_err(begun)?;
         let mut findings = match (&named, &mut inspector) {
             (TargetAddress::Mysql(_, apply_as), Some(inspector)) => {
@@ -112,7 +113,7 @@ impl DryRunArgs {
                 }
                 findings
             }
-            _ => Vec::new(),
+            _ => PreflightFinding::gap(&plan.survey, &applied).into_iter().collect(),
         };
         drop(progress);
         findings.extend(PreflightFinding::commit_order(&plan.survey, options.order));

@@ -1,5 +1,8 @@
 //! Options that select databases and tables, and rename databases on the target.
 
+use std::collections::BTreeMap;
+
+use anyhow::anyhow;
 use clap::Args;
 use sql::{FilterRule, ReplicationFilter};
 
@@ -26,6 +29,14 @@ impl FilterArgs {
     }
 
     pub(super) fn filter(&self) -> Result<ReplicationFilter, CommandFailure> {
+        let mut targets = BTreeMap::new();
+        for (from, to) in &self.rewrite_db {
+            if let Some(other) = targets.insert(from, to).filter(|other| *other != to) {
+                return Err(CommandFailure::NotStarted(anyhow!(
+                    "--rewrite-db renames {from} to {other} and to {to}: give one new name for each database"
+                )));
+            }
+        }
         let rewrites = self.rewrite_db.iter().cloned();
         self.tables.filter_with(rewrites.map(|(from, to)| FilterRule::RewriteDatabase(from, to)).collect())
     }

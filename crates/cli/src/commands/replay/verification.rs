@@ -200,6 +200,7 @@ fn verdict_text(verdict: &TableVerdict) -> (&'static str, Option<&str>) {
         TableVerdict::Differs(how) => ("differs", Some(how)),
         TableVerdict::MissingOnTarget => ("missing", Some("the target does not have it")),
         TableVerdict::MissingOnServer => ("missing", Some("the server does not have it")),
+        TableVerdict::Failed(why) => ("failed", Some(why)),
         TableVerdict::MissingOnBoth => ("gone", None),
     }
 }
