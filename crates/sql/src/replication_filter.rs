@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use crate::statement::StatementKind;
+use crate::table_pattern::split_table_name;
 use crate::unmatched_rules::UnmatchedRules;
 use crate::wildcard_pattern::WildcardPattern;
 
@@ -208,11 +209,12 @@ impl ReplicationFilter {
     }
 }
 
-fn parse_table_name(text: &str) -> Result<Vec<u8>, FilterRuleError> {
-    let is_one =
-        text.split_once('.').is_some_and(|(database, table)| !database.is_empty() && !table.is_empty());
-    match is_one {
-        true => Ok(text.as_bytes().to_vec()),
-        false => Err(FilterRuleError { text: text.to_owned() }),
+/// Returns a name `database.table` without the backticks of its parts.
+pub(crate) fn parse_table_name(text: &str) -> Result<Vec<u8>, FilterRuleError> {
+    match split_table_name(text.as_bytes()) {
+        (Some(database), table) if !database.is_empty() && !table.is_empty() => {
+            Ok([&database[..], b".", &table].concat())
+        }
+        _ => Err(FilterRuleError { text: text.to_owned() }),
     }
 }

@@ -1,5 +1,6 @@
 //! Rules that have matched nothing yet. They are tracked because a misspelt name would silently select nothing.
 
+use crate::replication_filter::parse_table_name;
 use crate::{FilterRule, ReplicationFilter, StatementKind, WildcardPattern};
 
 /// Selecting rules of a filter (`do-db`, `do-table`, `wild-do-table`) that have matched nothing yet.
@@ -26,9 +27,9 @@ impl UnmatchedRules {
         let rules = filter.selecting_rules.iter().filter_map(|rule| {
             let names = match rule {
                 FilterRule::DoDatabase(name) => RuleNames::Database(name.clone().into_bytes()),
-                FilterRule::DoTable(name) => RuleNames::Table(name.clone().into_bytes()),
+                FilterRule::DoTable(name) => RuleNames::Table(parse_table_name(name).ok()?),
                 FilterRule::WildDoTable(name) => {
-                    RuleNames::Tables(WildcardPattern::new(name.clone().into_bytes()))
+                    RuleNames::Tables(WildcardPattern::new(parse_table_name(name).ok()?))
                 }
                 _ => return None,
             };
@@ -103,6 +104,22 @@ mod tests {
         note(&mut unmatched);
         let rules: Vec<_> = unmatched.into_rules().iter().map(ToString::to_string).collect();
         assert_eq!(rules, expected);
+    }
+
+    #[test]
+    fn names_may_be_in_backticks() {
+        let rules = ["`od.d db`.`t``x`", "a.b", "`a`.b"].map(|name| FilterRule::DoTable(name.into()));
+        let filter = ReplicationFilter::new(rules).unwrap();
+        assert!(filter.accepts_tables([(&b"od.d db"[..], &b"t`x"[..])]));
+        assert!(
+            filter.accepts_tables([(&b"a"[..], &b"b"[..])])
+                && !filter.accepts_tables([(&b"`a`"[..], &b"b"[..])])
+        );
+        let mut unmatched = filter.unmatched_rules();
+        unmatched.record_table(b"od.d db", b"t`x");
+        unmatched.record_table(b"a", b"b");
+        assert!(unmatched.is_empty());
+        assert!(ReplicationFilter::new([FilterRule::DoTable("`a.b`".into())]).is_err());
     }
 
     #[test]
