@@ -67,6 +67,8 @@ fn documents_of_samples_have_their_schemas() -> Result<()> {
     }
     check_run("diff", &["diff", "gtids", "gtids-compressed"])?;
     check_run("diff", &["diff", "gtids", "incident"])?;
+    check_run("diff", &["diff", "mariadb.binlog", "gtids"])?;
+    check_run("diff", &["diff", "gtids", "mariadb-gtids"])?;
     Ok(())
 }
 
@@ -127,6 +129,10 @@ fn documents_of_archives_have_their_schemas() -> Result<()> {
         fs::read_dir(directory.path().join("archive/segments"))?.next().context("no segment")??.path();
     fs::write(segment, b"damaged")?;
     check_run("archive-verify", &["archive", "verify", archive])?;
+    let other = directory.path().join("other");
+    let restored =
+        check_run("archive-restore", &["archive", "restore", archive, "--to", path_text(&other)?])?;
+    ensure!(restored["faults"].as_array().is_some_and(|faults| faults.len() == 1), "{restored}");
     Ok(())
 }
 
@@ -176,6 +182,9 @@ fn documents_of_sqlite_targets_have_their_schemas() -> Result<()> {
     let to = format!("sqlite:{}", directory.path().join("target.sqlite").display());
     check_run("replay-status", &["replay", "--status", "--to", &to])?;
     check_run("replay-dry-run", &["replay", "gtids", "--dry-run", "--to", &to])?;
+    let torn =
+        check_run("replay-dry-run", &["replay", "torn.binlog", "--dry-run", "--offline", "--to", &to])?;
+    ensure!(torn["refused"].as_array().is_some_and(|refused| !refused.is_empty()), "{torn}");
     check_run("replay", &["replay", "gtids", "--to", &to])?;
     check_run("replay-status", &["replay", "--status", "--to", &to])?;
     Ok(())
