@@ -92,6 +92,9 @@ fn run(args: Vec<OsString>) -> CommandResult {
     let command = command.color(screen::color_of_help(&args));
     let parsed = command.try_get_matches_from(&args);
     let mut matches = parsed.map_err(|error| args::with_log_alternatives(error, &args))?;
+    if let Some(("replay", matches)) = matches.subcommand() {
+        commands::replay::check_options(matches)?;
+    }
     let cli = Cli::from_arg_matches_mut(&mut matches)?;
     cli.global.install_messages();
     settings::warn_unknown(&unknown);

@@ -484,6 +484,7 @@ fn apply_setting(command: Command, setting: GivenSetting) -> anyhow::Result<Comm
         true => switch_values(values).with_context(|| format!("the setting {origin}"))?,
         false => values,
     };
+    check_count(arg, &values).with_context(|| format!("the setting {origin}"))?;
     check_values(arg, &long, &values).with_context(|| format!("the setting {origin}"))?;
     // clap does not count a default as a given option, and would still require the option.
     let command = command.mut_arg(&id, |arg| {
@@ -496,6 +497,18 @@ fn apply_setting(command: Command, setting: GivenSetting) -> anyhow::Result<Comm
         }
         None => command,
     })
+}
+
+/// Refuses several values, or none, for an option with one value.
+fn check_count(arg: &Arg, values: &[OsString]) -> anyhow::Result<()> {
+    let has_many = matches!(arg.get_action(), ArgAction::Append | ArgAction::Count)
+        || arg.get_num_args().is_some_and(|number| number.max_values() > 1);
+    match values.len() {
+        1 => Ok(()),
+        _ if has_many => Ok(()),
+        0 => bail!("no value: expected one"),
+        count => bail!("{count} values: expected only one"),
+    }
 }
 
 /// Refuses a value that the option would refuse on the command line. A wrong default would make clap panic.

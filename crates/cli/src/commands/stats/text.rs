@@ -70,7 +70,8 @@ fn logs(report: &StatsReport, style: ReportStyle) -> String {
     for log in report.logs.iter().filter(|log| !is_many || log.end != LogEnd::Closed) {
         let numbers = [bytes(log.bytes), count(log.events), count(log.transactions)];
         let [size, events, transactions] = numbers;
-        table.add_row([log.name.clone(), size, events, transactions, log.server_version.clone(), end(log)]);
+        let [name, server] = [&log.name, &log.server_version].map(|text| visible(text));
+        table.add_row([name, size, events, transactions, server, end(log)]);
     }
     if is_many {
         let closed = report.logs.iter().filter(|log| log.end == LogEnd::Closed);
@@ -253,9 +254,9 @@ fn transactions(transactions: &[TransactionReport], style: ReportStyle, zone: &T
             duration(Duration::from_micros(each.duration_us)),
             each.committed.in_zone(zone),
             each.id.to_string(),
-            each.log.clone(),
+            visible(&each.log),
             each.position.to_string(),
-            tables.join(", ") + more,
+            visible(&tables.join(", ")) + more,
         ]);
     }
     table_lines(&table)

@@ -126,7 +126,8 @@ fn remaining_logs<'f>(
     match first {
         Some(first) => Ok(&found.locations[first..]),
         None => Err(CommandFailure::NotStarted(anyhow!(
-            "cannot resume: the resume position is in {}, which is not among the logs",
+            "cannot resume: the resume position is in {}, which is not among the logs; expected LOG:POSITION or \
+             LOG:POSITION,GTID",
             token.at.log
         ))),
     }
