@@ -9,7 +9,7 @@ use binlog::{
     EVENT_SIZE_MAX, Event as Body, EventFormat, EventRole, EventType, RawEvent, Table, TransactionId,
 };
 use inspect::stats::StatsSelection;
-use logs::{ChangeOrigin, ChangeWalk, KnownTable, PayloadEndStep, WalkEvent, WalkStep};
+use logs::{ChangeOrigin, ChangeWalk, PayloadEndStep, WalkEvent, WalkStep, WalkedTable};
 use sql::ReplicationFilter;
 use stream::{
     CatalogueNames, ColumnCatalogue, MissingNames, SchemaMismatch, StatementEffect, StatementPolicy,
@@ -381,7 +381,7 @@ impl ChangeDecoder {
             self.walk.prepare(rows.table_id, table, choice);
         }
         self.name_by_rows(rows, location)?;
-        let Some(KnownTable { logged, prepared }) = self.walk.known(rows.table_id) else {
+        let Some(WalkedTable { logged, prepared }) = self.walk.known(rows.table_id) else {
             unreachable!("ours: the table was prepared just now");
         };
         let selected = match prepared {

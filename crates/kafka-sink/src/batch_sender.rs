@@ -41,7 +41,7 @@ pub(crate) struct BatchSender {
     pub(crate) progress_topic: usize,
     /// Maximum size of a batch of several records.
     pub(crate) batch_size: usize,
-    pub(crate) transaction: OpenTransaction,
+    pub(crate) transaction: KafkaTransactionState,
     /// Last committed progress.
     pub(crate) progress: Option<BrokerProgress>,
     /// Number of the last commit without progress, in this run and those before it.
@@ -51,7 +51,7 @@ pub(crate) struct BatchSender {
 
 /// Transaction of the producer. A transaction whose commit runs is not open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum OpenTransaction {
+pub(crate) enum KafkaTransactionState {
     None,
     /// The first `sent` records of its batch were handed to librdkafka.
     Open {
@@ -99,16 +99,16 @@ impl BatchSender {
     /// Hands the records of a batch to librdkafka. Stops at the first one that it refuses because the transaction has
     /// failed.
     pub(crate) fn send(&mut self, records: &mut PendingRecords) -> Result<(), KafkaSinkError> {
-        if self.transaction == OpenTransaction::None {
+        if self.transaction == KafkaTransactionState::None {
             let begun = self.committer.producer.begin_transaction();
             begun.map_err(|error| self.committer.fatal_error("starting a transaction", &error))?;
-            self.transaction = OpenTransaction::Open { sent: 0 };
+            self.transaction = KafkaTransactionState::Open { sent: 0 };
         }
         let mut encoded = std::mem::take(&mut self.encoded);
         let result = self.send_rest(records, &mut encoded);
         self.encoded = encoded;
         if result.is_err() {
-            self.transaction = OpenTransaction::Failed;
+            self.transaction = KafkaTransactionState::Failed;
         }
         result
     }
@@ -118,12 +118,12 @@ impl BatchSender {
         records: &mut PendingRecords,
         encoded: &mut EncodedRecord,
     ) -> Result<(), KafkaSinkError> {
-        while let OpenTransaction::Open { sent } = self.transaction
+        while let KafkaTransactionState::Open { sent } = self.transaction
             && let Some(record) = records.get(sent)
         {
             match self.send_record(&record, sent, encoded)? {
-                SendResult::Taken => self.transaction = OpenTransaction::Open { sent: sent + 1 },
-                SendResult::TransactionFailed => self.transaction = OpenTransaction::Failed,
+                SendResult::Taken => self.transaction = KafkaTransactionState::Open { sent: sent + 1 },
+                SendResult::TransactionFailed => self.transaction = KafkaTransactionState::Failed,
                 SendResult::TooLarge => self.replace_by_dead_letters(records, &[sent].into())?,
             }
         }
@@ -208,8 +208,8 @@ impl BatchSender {
     pub(crate) fn finish_sending(&mut self, records: &mut PendingRecords) -> Result<(), TransactionFailure> {
         self.send(records).map_err(TransactionFailure::Fatal)?;
         match self.transaction {
-            OpenTransaction::Open { .. } => Ok(()),
-            OpenTransaction::None | OpenTransaction::Failed => {
+            KafkaTransactionState::Open { .. } => Ok(()),
+            KafkaTransactionState::None | KafkaTransactionState::Failed => {
                 Err(TransactionFailure::Abort("a record could not be sent".to_owned()))
             }
         }
@@ -240,13 +240,13 @@ impl BatchSender {
                 Err(again) => failure = again,
             }
         }
-        self.transaction = OpenTransaction::None;
+        self.transaction = KafkaTransactionState::None;
         Ok(())
     }
 
     /// Aborts the transaction. The caller sends its records again.
     pub(crate) fn abort_transaction(&mut self) -> Result<(), KafkaSinkError> {
-        if self.transaction == OpenTransaction::None {
+        if self.transaction == KafkaTransactionState::None {
             return Ok(());
         }
         let begun = Instant::now();
@@ -259,7 +259,7 @@ impl BatchSender {
                 Err(error) => return Err(self.committer.fatal_error("aborting a transaction", &error)),
             }
         }
-        self.transaction = OpenTransaction::None;
+        self.transaction = KafkaTransactionState::None;
         // The records of the transaction are sent again.
         self.committer.producer.context().take_failures();
         self.state.count_abort();
@@ -268,7 +268,7 @@ impl BatchSender {
 
     /// Tries once to abort the transaction: without an end, readers would wait for its timeout.
     pub(crate) fn abandon_transaction(&self) {
-        if self.transaction != OpenTransaction::None {
+        if self.transaction != KafkaTransactionState::None {
             self.committer.producer.poll(Duration::ZERO);
             let _ = self.committer.producer.abort_transaction(BACKOFF);
         }
@@ -351,7 +351,7 @@ impl BatchSender {
     fn replace_producer(&mut self, config: &ConnectionConfig) -> Result<(), KafkaSinkError> {
         let (producer, _) = connect(config, &self.settings, &self.state, self.batch_size)?;
         self.committer.producer = Arc::new(producer);
-        self.transaction = OpenTransaction::None;
+        self.transaction = KafkaTransactionState::None;
         self.state.begin_waiting();
         Ok(())
     }

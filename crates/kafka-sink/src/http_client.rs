@@ -30,7 +30,7 @@ pub(crate) struct TrustedAuthorities<'a> {
 
 /// Response of a server.
 #[derive(Debug)]
-pub(crate) struct HttpResponse {
+pub(crate) struct ServiceResponse {
     pub(crate) status: StatusCode,
     pub(crate) body: Vec<u8>,
 }
@@ -61,7 +61,7 @@ impl HttpClient {
     }
 
     /// Sends a request. The error is the reason why there is no response.
-    pub(crate) fn send(&self, request: RequestBuilder) -> Result<HttpResponse, String> {
+    pub(crate) fn send(&self, request: RequestBuilder) -> Result<ServiceResponse, String> {
         let answer = self.runtime.block_on(async {
             let mut answer = request.send().await?;
             let (status, mut body) = (answer.status(), Vec::new());
@@ -70,7 +70,7 @@ impl HttpClient {
             {
                 body.extend_from_slice(&chunk);
             }
-            Ok(HttpResponse { status, body })
+            Ok(ServiceResponse { status, body })
         });
         answer.map_err(|error: reqwest::Error| causes_text(&error))
     }

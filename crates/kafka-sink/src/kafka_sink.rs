@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use stream::{BrokerProgress, BrokerSink, CommitStart, DefinitionsUpdate, KeyedRecord, KeyedRecordKind};
 
-use crate::batch_sender::{BatchSender, OpenTransaction, PendingBatch};
+use crate::batch_sender::{BatchSender, KafkaTransactionState, PendingBatch};
 use crate::error::KafkaSinkError;
 use crate::kafka_address::KafkaAddress;
 use crate::kafka_connection::{
@@ -164,7 +164,7 @@ impl KafkaSink {
             encoded: EncodedRecord::default(),
             progress_topic,
             batch_size,
-            transaction: OpenTransaction::None,
+            transaction: KafkaTransactionState::None,
             progress: progress.clone(),
             commit_number: commit_number.unwrap_or_default(),
             state: state.clone(),
@@ -227,7 +227,7 @@ impl KafkaSink {
         let mut batch = std::mem::replace(&mut self.pending, next);
         batch.begun.get_or_insert_with(Instant::now);
         let commit = self.commit_thread.commit(&self.sender.committer);
-        self.sender.transaction = OpenTransaction::None;
+        self.sender.transaction = KafkaTransactionState::None;
         self.running = Some(RunningBatch { commit, batch });
         Ok(())
     }
@@ -239,7 +239,7 @@ impl KafkaSink {
         self.commit_interval =
             (elapsed * COMMIT_INTERVAL_FACTOR).clamp(COMMIT_INTERVAL_MIN, COMMIT_INTERVAL_MAX);
         if let Err(failure) = result {
-            self.sender.transaction = OpenTransaction::Open { sent: batch.records.len() };
+            self.sender.transaction = KafkaTransactionState::Open { sent: batch.records.len() };
             self.sender.retry_until_committed(&mut batch, failure)?;
         }
         self.record_commit(batch);
@@ -305,7 +305,7 @@ impl BrokerSink for KafkaSink {
         }
         // While a commit runs, and after a failure, the records wait.
         if self.running.is_none()
-            && self.sender.transaction != OpenTransaction::Failed
+            && self.sender.transaction != KafkaTransactionState::Failed
             && let Err(error) = self.sender.send(&mut self.pending.records)
             // Those are errors of the producer, which the commit replaces.
             && !matches!(error, KafkaSinkError::Fenced { .. } | KafkaSinkError::Other { .. })

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::error::KafkaSinkError;
-use crate::http_client::{HttpClient, HttpResponse, TrustedAuthorities};
+use crate::http_client::{HttpClient, ServiceResponse, TrustedAuthorities};
 use crate::kafka_notice::{KafkaNotice, KafkaNoticeReceiver};
 use crate::kafka_state::SharedKafkaState;
 use crate::registry_settings::{AUTHORITY_PROPERTY, RegistryLogin, RegistrySettings};
@@ -152,7 +152,7 @@ impl SchemaRegistry {
             request = request.basic_auth(user, Some(password));
         }
         let answer = self.client.send(request.body(body.to_string()));
-        let HttpResponse { status, body } = answer.map_err(AttemptFailure::Transient)?;
+        let ServiceResponse { status, body } = answer.map_err(AttemptFailure::Transient)?;
         if status.is_success() {
             let answer: Result<RegisteredId, _> = serde_json::from_slice(&body);
             return answer

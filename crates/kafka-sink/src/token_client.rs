@@ -8,7 +8,7 @@ use reqwest::header::{ACCEPT, CONTENT_TYPE};
 use serde::Deserialize;
 
 use crate::error::KafkaSinkError;
-use crate::http_client::{HttpClient, HttpResponse, TrustedAuthorities};
+use crate::http_client::{HttpClient, ServiceResponse, TrustedAuthorities};
 use crate::oauth_settings::{AUTHORITY_PROPERTY, OauthSettings};
 
 /// Lifetime of a token that does not state it, in seconds.
@@ -61,7 +61,7 @@ impl TokenClient {
         let request = request.header(ACCEPT, "application/json");
         let request = request.header(CONTENT_TYPE, "application/x-www-form-urlencoded");
         let answer = self.http.send(request.body(form(scope.as_deref())));
-        let HttpResponse { status, body } =
+        let ServiceResponse { status, body } =
             answer.map_err(|reason| format!("{url} does not answer: {reason}"))?;
         if !status.is_success() {
             let TokenErrorAnswer { error, error_description } =

@@ -19,12 +19,12 @@ const KNOWN_MAX: usize = 8192;
 pub struct ChangeWalk<T> {
     tracker: TransactionTracker,
     tables: TableRegistry,
-    known: HashMap<u64, KnownTable<T>>,
+    known: HashMap<u64, WalkedTable<T>>,
 }
 
 /// Table of a log, and what a caller has prepared for it.
 #[derive(Debug)]
-pub struct KnownTable<T> {
+pub struct WalkedTable<T> {
     /// Table as in the log.
     pub logged: Arc<Table>,
     /// What the caller has prepared.
@@ -82,11 +82,11 @@ impl<T> ChangeWalk<T> {
         if self.known.len() >= KNOWN_MAX {
             self.known.clear();
         }
-        self.known.insert(table_id, KnownTable { logged: table, prepared });
+        self.known.insert(table_id, WalkedTable { logged: table, prepared });
     }
 
     /// Returns the table with this ID, if something is prepared for it.
-    pub fn known(&mut self, table_id: u64) -> Option<&mut KnownTable<T>> {
+    pub fn known(&mut self, table_id: u64) -> Option<&mut WalkedTable<T>> {
         self.known.get_mut(&table_id)
     }
 

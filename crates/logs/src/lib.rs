@@ -85,7 +85,7 @@ pub use crate::archived_logs::{
     open_archived_log, set_archived_logs,
 };
 pub use crate::change_origin::ChangeOrigin;
-pub use crate::change_walk::{ChangePlace, ChangeWalk, KnownTable};
+pub use crate::change_walk::{ChangePlace, ChangeWalk, WalkedTable};
 pub use crate::chunk_context::{ChunkContext, ContextError, ContextTracker, ends_statement, transaction_at};
 pub use crate::encrypted_spool::EncryptedSpool;
 pub use crate::error::{LogError, NoLogsReason, is_disk_full};

@@ -210,8 +210,8 @@ pub enum ReceiveFailure {
 }
 
 impl ReceiveError {
-    /// Returns whether the source has refused the connection or the login. Somebody can correct this at the source, for
-    /// example by a new password or certificate.
+    /// Returns whether the source has refused the connection or the login. A change at the source can correct this,
+    /// for example a new password or certificate.
     pub(crate) fn is_denied_connection(&self) -> bool {
         matches!(self, Self::Connection(error) if !is_transient(error) && error.code() != Some(CANNOT_SEND))
     }

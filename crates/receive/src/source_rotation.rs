@@ -42,7 +42,7 @@ pub(crate) enum SourceTrouble {
     Lost,
     /// The source cannot continue after the stored transactions yet.
     Unsuitable,
-    /// The source refuses the connection or the login until somebody changes a setting there.
+    /// The source refuses the connection or the login until a setting there changes.
     Denied,
     /// The error is permanent.
     Permanent,

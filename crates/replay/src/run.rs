@@ -15,13 +15,13 @@ mod group_builder;
 mod group_queue;
 #[cfg(test)]
 mod memory_target_tests;
-mod prepared_transactions;
 mod replay_monitor;
 mod replay_plan;
 #[cfg(test)]
 mod settle_tests;
 mod transaction_batch;
 mod transaction_reader;
+mod undecided_transactions;
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread;

@@ -27,7 +27,7 @@ use crate::transaction_source::archived_log_rule::ArchivedLogRule;
 use crate::transaction_source::followed_store::FollowedStore;
 use crate::transaction_source::log_beginning::{first_needed, read_beginning};
 use crate::transaction_source::log_cursor::{
-    GatheredEvents, LogCursor, LogItem, NextLog, PartialTransaction, SourceLog,
+    FollowingLog, GatheredEvents, LogCursor, LogItem, PartialTransaction, SourceLog,
 };
 pub(crate) use crate::transaction_source::log_omissions::LeftOutLogs;
 use crate::transaction_source::log_omissions::LogOmissions;
@@ -272,8 +272,8 @@ impl TransactionSource {
             },
         }
         let next = match self.followed.is_some() || !self.queue.is_empty() {
-            true => NextLog::Follows,
-            false => NextLog::None,
+            true => FollowingLog::Follows,
+            false => FollowingLog::None,
         };
         if let Some(current) = self.current.take() {
             self.carried = current.finish(next)?;

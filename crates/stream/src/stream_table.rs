@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use binlog::events::Rows;
 use binlog::{EventFormat, Table};
-use logs::KnownTable;
+use logs::WalkedTable;
 
 use crate::catalogue_names::CatalogueNames;
 use crate::change::EventCoordinates;
@@ -83,7 +83,7 @@ impl TablePreparer<'_> {
     /// Names the columns of a table whose map lists columns that no row has.
     pub(crate) fn name_by_rows(
         mut self,
-        known: &mut KnownTable<StreamTable>,
+        known: &mut WalkedTable<StreamTable>,
         rows: &Rows<'_>,
     ) -> Result<(), EventError> {
         if matches!(known.prepared.decision, TableDecision::Unnamed(_))

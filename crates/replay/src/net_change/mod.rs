@@ -304,7 +304,7 @@ impl FoldedTable {
 
 /// Result of a lookup by key.
 #[derive(Clone, Copy)]
-enum RowLookup {
+enum EntryLookup {
     /// An earlier change of the row was folded.
     Known {
         /// Number of the row's entry.
@@ -387,7 +387,7 @@ impl TableFold<'_> {
 
     fn insert(&mut self, key: RowKey<'_>, image: &[u8]) -> Option<()> {
         let lookup = self.find(key);
-        if let RowLookup::Known { exists: true, .. } = lookup {
+        if let EntryLookup::Known { exists: true, .. } = lookup {
             return None;
         }
         let after = self.store(image);
@@ -401,9 +401,9 @@ impl TableFold<'_> {
     fn remove(&mut self, key: RowKey<'_>, image: &[u8]) -> Option<()> {
         let lookup = self.find(key);
         match lookup {
-            RowLookup::Known { exists: false, .. } => return None,
-            RowLookup::Known { exists: true, .. } => self.set(lookup, key, None, None),
-            RowLookup::Unknown { .. } => {
+            EntryLookup::Known { exists: false, .. } => return None,
+            EntryLookup::Known { exists: true, .. } => self.set(lookup, key, None, None),
+            EntryLookup::Unknown { .. } => {
                 let before = self.store(image);
                 self.set(lookup, key, Some(before), None)
             }
@@ -414,12 +414,12 @@ impl TableFold<'_> {
     fn replace(&mut self, key: RowKey<'_>, before: &[u8], after: &[u8]) -> Option<()> {
         let lookup = self.find(key);
         match lookup {
-            RowLookup::Known { exists: false, .. } => return None,
-            RowLookup::Known { exists: true, .. } => {
+            EntryLookup::Known { exists: false, .. } => return None,
+            EntryLookup::Known { exists: true, .. } => {
                 let after = self.store(after);
                 self.set(lookup, key, None, Some(after))
             }
-            RowLookup::Unknown { .. } => {
+            EntryLookup::Unknown { .. } => {
                 let (before, after) = (self.store(before), self.store(after));
                 self.set(lookup, key, Some(before), Some(after))
             }
@@ -429,7 +429,7 @@ impl TableFold<'_> {
 
     /// Looks up the row with this key.
     #[inline]
-    fn find(&self, key: RowKey<'_>) -> RowLookup {
+    fn find(&self, key: RowKey<'_>) -> EntryLookup {
         let hash = xxh3_64(key.bytes);
         let FoldedTable { index, entries, .. } = &*self.table;
         let is_it = |number: &u32| {
@@ -438,9 +438,9 @@ impl TableFold<'_> {
         };
         match index.find(hash, is_it) {
             Some(entry) => {
-                RowLookup::Known { entry: *entry, exists: entries[*entry as usize].after.is_some() }
+                EntryLookup::Known { entry: *entry, exists: entries[*entry as usize].after.is_some() }
             }
-            None => RowLookup::Unknown { hash },
+            None => EntryLookup::Unknown { hash },
         }
     }
 
@@ -448,20 +448,20 @@ impl TableFold<'_> {
     #[inline]
     fn set(
         &mut self,
-        lookup: RowLookup,
+        lookup: EntryLookup,
         key: RowKey<'_>,
         before: Option<ArenaSpan>,
         after: Option<ArenaSpan>,
     ) -> u32 {
         let table = self.number;
         match lookup {
-            RowLookup::Known { entry: number, .. } => {
+            EntryLookup::Known { entry: number, .. } => {
                 let entry = &mut self.table.entries[number as usize];
                 self.undo.push(UndoEntry { table, was: Some((number, entry.after)) });
                 entry.after = after;
                 number
             }
-            RowLookup::Unknown { hash } => {
+            EntryLookup::Unknown { hash } => {
                 let key = self.store(key.bytes);
                 self.undo.push(UndoEntry { table, was: None });
                 let FoldedTable { index, entries, .. } = &mut *self.table;

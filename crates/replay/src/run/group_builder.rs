@@ -14,7 +14,7 @@ use crate::replay_progress::{ProgressLedger, ReplayProgress};
 use crate::replay_target::{ReplayTarget, RollbackTraces};
 use crate::row_events::RowEvents;
 use crate::run::claim_finder::{ClaimFinder, DefinitionCache};
-use crate::run::prepared_transactions::PreparedTransactions;
+use crate::run::undecided_transactions::UndecidedTransactions;
 use crate::schedule::{ParallelMode, ScheduleClaim};
 use crate::session_variables::SessionVariables;
 use crate::source_transaction::{TransactionHead, TransactionOrigin};
@@ -101,7 +101,7 @@ pub(super) struct GroupBuilder<'t> {
     /// Maximum bytes of changes in a group. Bounds memory.
     group_size_max: usize,
     pub(super) ledger: ProgressLedger,
-    prepared: PreparedTransactions,
+    prepared: UndecidedTransactions,
     definitions: DefinitionCache,
     finder: ClaimFinder,
     open: Option<OpenGroup>,
@@ -146,7 +146,7 @@ impl<'t> GroupBuilder<'t> {
             group_max: options.group_max as u64,
             group_size_max: options.memory / 8,
             ledger,
-            prepared: PreparedTransactions::new(options.memory / 8),
+            prepared: UndecidedTransactions::new(options.memory / 8),
             definitions: DefinitionCache::default(),
             finder: ClaimFinder::new(mode),
             open: None,

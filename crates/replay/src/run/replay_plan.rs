@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use binlog::gtid::GtidSet;
+
 use crate::applied_check::AppliedCheck;
 use crate::apply_plan::{ApplyPlan, ApplyStep, SourceStatement, TransactionShape};
 use crate::commit_order::CommitOrder;
@@ -131,15 +133,12 @@ pub fn plan(
             }
         };
         let head = found.head();
-        if let Err(gap) = skip.check_gap(&head, source.previous()) {
-            // Later logs lack these transactions, too.
-            if let ReplayError::Gap { missing, .. } = &gap {
-                skip.pass_gap(missing);
-            }
-            // A gap before the first log is reported as a preflight finding.
-            if previous.is_some() && options.gap == GapPolicy::Refuse {
-                planner.plan.refuse(gap.to_string());
-            }
+        // A gap before the first log is reported as a preflight finding.
+        if let Some(gap) = find_gap(&mut skip, &head, source.previous())
+            && previous.is_some()
+            && options.gap == GapPolicy::Refuse
+        {
+            planner.plan.refuse(gap.to_string());
         }
         previous.get_or_insert_with(|| source.previous().clone());
         skip.check_position(&head)?;
@@ -167,6 +166,16 @@ pub fn plan(
     plan.survey.previous = previous.unwrap_or_else(|| source.previous().clone());
     plan.bytes_read = source.bytes_read();
     Ok(plan)
+}
+
+/// Returns the error for transactions that the target lacks before this one. Later logs lack them too, so a second call
+/// does not return them again.
+fn find_gap(skip: &mut AppliedCheck, head: &TransactionHead, previous: &GtidSet) -> Option<ReplayError> {
+    let gap = skip.check_gap(head, previous).err()?;
+    if let ReplayError::Gap { missing, .. } = &gap {
+        skip.pass_gap(missing);
+    }
+    Some(gap)
 }
 
 impl ReplayPlan {

@@ -188,17 +188,17 @@ impl LogCursor {
 
     /// Ends this log. An open transaction may continue in the next relay log: after a lost connection, the replica
     /// receives the rest later.
-    pub(super) fn finish(self, next: NextLog) -> Result<Option<PartialTransaction>, ReplayError> {
+    pub(super) fn finish(self, next: FollowingLog) -> Result<Option<PartialTransaction>, ReplayError> {
         match self.reader().kind() {
             LogKind::Relay => self.gatherer.finish(next),
-            _ => self.gatherer.finish(NextLog::None),
+            _ => self.gatherer.finish(FollowingLog::None),
         }
     }
 }
 
 /// Existence of a log in which an open transaction may continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NextLog {
+pub(super) enum FollowingLog {
     /// Another log follows, now or later.
     Follows,
     /// No log follows.
@@ -406,7 +406,7 @@ impl TransactionGatherer {
         self.cut == Some(size)
     }
 
-    fn finish(self, next: NextLog) -> Result<Option<PartialTransaction>, ReplayError> {
+    fn finish(self, next: FollowingLog) -> Result<Option<PartialTransaction>, ReplayError> {
         let is_in_payload = matches!(self.state, GatherState::LargePayload(..));
         assert!(!is_in_payload, "ours: the walk reports a log that ends inside a payload as torn");
         let Some(assembler) = self.assembler else { return Ok(None) };
@@ -417,8 +417,8 @@ impl TransactionGatherer {
             (None, _) => return Ok(None),
         };
         match next {
-            NextLog::Follows => Ok(Some(PartialTransaction { carried, assembler, state: self.state })),
-            NextLog::None => Err(ReplayError::TornTransaction { log: self.log.to_string(), start }),
+            FollowingLog::Follows => Ok(Some(PartialTransaction { carried, assembler, state: self.state })),
+            FollowingLog::None => Err(ReplayError::TornTransaction { log: self.log.to_string(), start }),
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::spooled_rows::RowSpooler;
 
 /// Prepared XA transactions that are not yet committed or rolled back, by XID. Beyond a limit, their row changes go to
 /// temporary files.
-pub(super) struct PreparedTransactions {
+pub(super) struct UndecidedTransactions {
     by_xid: HashMap<String, PreparedTransaction>,
     /// Bytes of all transactions in memory.
     held_bytes: usize,
@@ -32,7 +32,7 @@ const SPOOLED_SIZE_MIN: usize = 16 << 10;
 /// Maximum number of transactions in temporary files, each of which is an open file of the process.
 const SPOOLED_MAX: usize = 256;
 
-impl PreparedTransactions {
+impl UndecidedTransactions {
     /// Creates an empty set that keeps up to `held_bytes_max` bytes in memory.
     pub(super) fn new(held_bytes_max: usize) -> Self {
         Self { by_xid: HashMap::new(), held_bytes: 0, held_bytes_max }
@@ -167,7 +167,7 @@ mod tests {
         ChecksumAlgorithm, Event, EventFlags, EventFormat, EventOrigin, Flavour, NextPosition, TransactionId,
     };
 
-    use super::{PreparedTransactions, format_xid};
+    use super::{UndecidedTransactions, format_xid};
     use crate::apply_plan::{ApplyPlan, ApplyStep, TransactionShape};
     use crate::row_events::RowEvents;
     use crate::sample_table::{SampleTable, image, int};
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_taken_transaction_frees_its_memory() {
-        let mut prepared = PreparedTransactions::new(100 << 10);
+        let mut prepared = UndecidedTransactions::new(100 << 10);
         for round in 0..100 {
             let xid = round.to_string();
             prepared.insert(xid.clone(), &head(), plan(10 << 10)).unwrap();
@@ -210,7 +210,7 @@ mod tests {
     }
 
     fn check(sizes: &[usize], expected: Result<&str, &str>) {
-        let mut prepared = PreparedTransactions::new(100 << 10);
+        let mut prepared = UndecidedTransactions::new(100 << 10);
         let inserted = (0..).zip(sizes).try_for_each(|(number, size): (u32, _)| {
             prepared.insert(number.to_string(), &head(), plan(size << 10))
         });
