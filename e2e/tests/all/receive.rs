@@ -567,7 +567,7 @@ fn half_written_keyrings_are_waited_for() -> Result<()> {
     let line = lines.next().context("the command ended")??;
     ensure!(line.ends_with("rename it over the old one, and run the command again"), "{line}");
     let ran = child.output()?;
-    ensure!(ran.status.code() == Some(2), "{ran:?}");
+    ensure!(ran.status.code() == Some(1), "{ran:?}");
     fs::write(&keyring, &whole)?;
     receive_all(&server, directory.path(), &more)?;
     same_logs_encrypted(&server, directory.path(), &keyring)
@@ -654,7 +654,7 @@ fn directories_have_one_receiver() -> Result<()> {
     let first = receive(server.port(), directory.path(), &[])?.spawn()?;
     wait_for(|| same_logs(&server, directory.path()))?;
     let second = receive(server.port(), directory.path(), &["--stop-at-end"])?.output()?;
-    ensure!(second.status.code() == Some(2), "{second:?}");
+    ensure!(second.status.code() == Some(1), "{second:?}");
     ensure!(
         stderr(&second).contains("is in use: another bintide process writes to it"),
         "{}",
