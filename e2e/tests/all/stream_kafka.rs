@@ -481,7 +481,7 @@ fn lost_brokers_are_not_ready() -> Result<()> {
     broker.stop()?;
     becomes(&[
         "503 Service Unavailable",
-        "not ready: Kafka does not take records: ",
+        "not ready: Kafka accepts no records: ",
         "bintide_stream_kafka_working 0",
         "bintide_stream_kafka_brokers_connected 0",
         "bintide_stream_kafka_brokers_down 1",
