@@ -451,6 +451,50 @@ fn receiving_is_shown_and_controlled_as_a_replica() -> Result<()> {
     Ok(())
 }
 
+/// A relay whose source fails serves its logs, also after a restart. Receiving continues once the source is usable.
+#[test]
+fn stored_logs_are_served_while_the_source_fails() -> Result<()> {
+    let source = source(TestPackage::Mysql)?;
+    source
+        .sql("create user r identified by 'right'; grant replication slave on *.* to r; create database d")?;
+    let directory = TempDir::new()?;
+    let (logs, secret) = (directory.path().join("logs"), directory.path().join("password"));
+    fs::write(&secret, "right\n")?;
+    let secret = format!("--password-file={}", secret.display());
+    let start = |port: u16| {
+        let from = format!("--from=mysql://r@127.0.0.1:{port}/");
+        AskedRelay::start(&logs, &[&from, &secret, "--get-server-public-key"])
+    };
+    let executed = "SELECT @@GLOBAL.gtid_executed";
+    let stored = || ask(source.port(), executed, &[]);
+    let show = |relay: &AskedRelay, name: &str| value_of(&row_of(relay, "SHOW REPLICA STATUS")?, name);
+    let relay = start(source.port())?;
+    wait_until("all transactions", || Ok(relay.ask(executed)? == stored()?))?;
+    drop(relay);
+    let relay = start(free_port()?)?;
+    wait_until("the lost source", || Ok(show(&relay, "Last_IO_Errno")? == "2003"))?;
+    ensure!(show(&relay, "Replica_IO_Running")? == "Connecting" && relay.ask(executed)? == stored()?);
+    drop(relay);
+    let before = stored()?;
+    source.sql("set sql_log_bin = 0; alter user r identified by 'other'")?;
+    let relay = start(source.port())?;
+    wait_until("the refused login", || Ok(show(&relay, "Last_IO_Errno")? == "1045"))?;
+    ensure!(show(&relay, "Replica_IO_Running")? == "Connecting" && relay.ask(executed)? == before);
+    source.sql(
+        "create table d.t (id int primary key); set sql_log_bin = 0; alter user r identified by 'right'",
+    )?;
+    relay.ask("STOP REPLICA; START REPLICA")?;
+    wait_until("the later transaction", || Ok(relay.ask(executed)? == stored()?))?;
+    let before = stored()?;
+    source.sql("reset binary logs and gtids; create table d.u (id int primary key)")?;
+    // The running connection does not notice the reset.
+    drop(relay);
+    let relay = start(source.port())?;
+    wait_until("the end of receiving", || Ok(show(&relay, "Replica_IO_Running")? == "No"))?;
+    ensure!(!show(&relay, "Last_IO_Error")?.is_empty() && relay.ask(executed)? == before);
+    Ok(())
+}
+
 /// A log whose file is missing has size 0, as on a server.
 #[test]
 fn a_missing_log_does_not_hide_the_others() -> Result<()> {
