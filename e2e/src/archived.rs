@@ -30,6 +30,20 @@ pub fn check_logs_come_back(logs: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
+/// Returns arguments of commands that print the same for an archived log as for the log. The export writes to `changes`.
+pub fn reading_commands(changes: &str) -> Vec<Vec<&str>> {
+    vec![
+        vec!["dump", "-vv"],
+        vec!["dump", "--json"],
+        vec!["stats", "--by=table", "--json"],
+        vec!["history", "--table=types.integers", "--where=@1=1"],
+        vec!["undo", "--sql", "--table=*"],
+        vec!["verify", "--json"],
+        vec!["export", "--json", "--columns=numbered", "--to", changes],
+        vec!["stream", "--format=maxwell", "--schema=ddl"],
+    ]
+}
+
 fn run(command: &mut Command) -> Result<()> {
     let ran = Ran::from(command.env_clear().output()?);
     ensure!(ran.code == Some(0), "{}", ran.stderr);

@@ -7,6 +7,7 @@ use std::process::Command;
 use std::slice;
 
 use anyhow::{Context, Result, ensure};
+use e2e::archived::reading_commands;
 use e2e::command::{Ran, address};
 use e2e::program::bintide;
 use e2e::readers::read_back;
@@ -274,18 +275,9 @@ fn commands_read_an_encrypted_archive() -> Result<()> {
     archive.add(slice::from_ref(&log), &[])?;
     let archived = format!("{}/types.binlog", archive.location);
     let changes = archive.path("changes");
-    for arguments in [
-        &["dump", "-vv"][..],
-        &["dump", "--json"],
-        &["stats", "--by=table", "--json"],
-        &["history", "--table=types.integers", "--where=@1=1"],
-        &["undo", "--sql", "--table=*"],
-        &["verify", "--json"],
-        &["export", "--json", "--columns=numbered", "--to", &changes],
-        &["stream", "--format=maxwell", "--schema=ddl"],
-    ] {
-        let found = archive.run_with_key(&[arguments, &[archived.as_str()]].concat())?;
-        let expected = archive.run(&[arguments, &[log.as_str()]].concat())?;
+    for arguments in reading_commands(&changes) {
+        let found = archive.run_with_key(&[&arguments[..], &[archived.as_str()]].concat())?;
+        let expected = archive.run(&[&arguments[..], &[log.as_str()]].concat())?;
         let is_same = found.stdout.replace(&archived, "LOG") == expected.stdout.replace(&log, "LOG");
         ensure!(found.code == expected.code && is_same, "{arguments:?}: {found:?} {expected:?}");
     }
