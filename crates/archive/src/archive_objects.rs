@@ -27,7 +27,7 @@ pub(crate) struct ArchiveObjects {
 pub(crate) struct KnownObject<'m> {
     /// Name below the location.
     pub(crate) name: &'m str,
-    /// Size in bytes, as it is stored.
+    /// Size of the stored object in bytes.
     pub(crate) size: u64,
     /// Set if the object must be encrypted: a plain object of this name comes from elsewhere.
     pub(crate) is_encrypted: bool,
@@ -99,11 +99,10 @@ impl ArchiveObjects {
         Ok(ArchiveUpload { encryptor, ..self.upload_unchanged(name)? })
     }
 
-    /// Starts the upload of an object that is stored as it is.
+    /// Starts the upload of an object whose content is stored unchanged.
     pub(crate) fn upload_unchanged(&self, name: &str) -> Result<ArchiveUpload, ArchiveError> {
         let upload = self.storage.upload(name)?;
-        let summary = UploadSummary { size: 0, sha256: String::new() };
-        Ok(ArchiveUpload { upload, encryptor: None, digest: LogDigest::default(), summary })
+        Ok(ArchiveUpload { upload, encryptor: None, digest: LogDigest::default(), size: 0 })
     }
 
     /// Opens an object to be read from front to back, decrypted.
@@ -156,11 +155,13 @@ impl ArchiveObjects {
 pub(crate) struct ArchiveUpload {
     upload: ObjectUpload,
     encryptor: Option<ObjectEncryptor>,
+    /// Digest of the stored bytes.
     digest: LogDigest,
-    summary: UploadSummary,
+    /// Number of stored bytes.
+    size: u64,
 }
 
-/// Object that was uploaded, as it is stored.
+/// Size and digest of a stored object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UploadSummary {
     /// Size in bytes.
@@ -184,7 +185,7 @@ impl ArchiveUpload {
 
     fn put_stored(&mut self, bytes: &[u8]) -> Result<(), ArchiveError> {
         self.digest.update(bytes);
-        self.summary.size += bytes.len() as u64;
+        self.size += bytes.len() as u64;
         self.upload.put(bytes)
     }
 
@@ -196,7 +197,7 @@ impl ArchiveUpload {
             self.put_stored(&encrypted)?;
         }
         self.upload.finish()?;
-        Ok(UploadSummary { sha256: self.digest.finish(), ..self.summary })
+        Ok(UploadSummary { size: self.size, sha256: self.digest.finish() })
     }
 }
 

@@ -94,7 +94,7 @@ impl ChangeTableStore {
         self.objects.replace(&self.object(name), text.into_bytes())
     }
 
-    /// Uploads a local file as it is. `key` is the name of the key from which that of the file is derived.
+    /// Uploads a local file unchanged. `key` is the name of the key from which that of the file is derived.
     ///
     /// # Errors
     ///

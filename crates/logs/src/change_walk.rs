@@ -22,12 +22,12 @@ pub struct ChangeWalk<T> {
     known: HashMap<u64, WalkedTable<T>>,
 }
 
-/// Table of a log, and what a caller has prepared for it.
+/// Table of a log, and the data that a caller has prepared for it.
 #[derive(Debug)]
 pub struct WalkedTable<T> {
     /// Table as in the log.
     pub logged: Arc<Table>,
-    /// What the caller has prepared.
+    /// Data that the caller has prepared.
     pub prepared: T,
 }
 

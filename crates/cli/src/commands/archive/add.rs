@@ -18,7 +18,7 @@ use super::archive_metrics::ARCHIVE_METRICS;
 use super::followed_logs::{FollowedLogArchiver, FollowedLogObserver, FollowedLogState};
 use super::log_archiver::{
     ArchiveEncryption, ArchiverObserver, ArchiverSettings, LastLogPolicy, LocalLogPolicy, LogArchiver,
-    check_log as check_content,
+    check_log,
 };
 use super::{
     archive_directory, damaged_document, document, is_directory_of_logs, open_storage, report_damaged, text,
@@ -127,10 +127,10 @@ pub(super) fn run(command: &ArchiveAddArgs, global: &GlobalArgs) -> CommandResul
     }
     for log in &logs {
         let is_named = command.inputs.given().contains(log);
-        check_log(log, is_named).map_err(CommandFailure::NotStarted)?;
+        check_input(log, is_named).map_err(CommandFailure::NotStarted)?;
         if is_named {
             // Before the directory of the archive is created.
-            check_content(log)?;
+            check_log(log)?;
         }
     }
     check_location(location, &logs).map_err(CommandFailure::NotStarted)?;
@@ -163,7 +163,7 @@ fn follow(command: &ArchiveAddArgs, archive: Archive, store: Store, global: &Glo
 }
 
 /// Refuses a log that cannot be read from its start again, and a named log that is empty.
-fn check_log(log: &Path, is_named: bool) -> anyhow::Result<()> {
+fn check_input(log: &Path, is_named: bool) -> anyhow::Result<()> {
     let name = log.display();
     if fs::metadata(log).is_ok_and(|found| !found.is_file()) {
         bail!("{name} is not a regular file: expected a log");
