@@ -85,7 +85,12 @@ impl StoreWriter {
             &self.directory.path.join(PURGE_LIST),
             &names[..count].iter().copied().map(line).collect::<String>(),
         )?;
-        self.replace(index, &text.lines().skip(count).map(line).collect::<String>())
+        self.drop_index_lines(index, text, count)
+    }
+
+    /// Rewrites the index without its first `count` lines.
+    fn drop_index_lines(&self, index: &Path, text: &str, count: usize) -> Result<(), LogError> {
+        self.replace(index, &text.lines().skip(count).map(|line| format!("{line}\n")).collect::<String>())
     }
 
     /// Purges the logs before this one without space for a new index: their removal frees the space. An empty file
@@ -122,10 +127,7 @@ impl StoreWriter {
         let count = names.iter().position(|name| *name == first_kept).unwrap_or(0);
         if count > 0 {
             names[..count].iter().try_for_each(|name| self.remove_log(name))?;
-            self.replace(
-                &index,
-                &text.lines().skip(count).map(|line| format!("{line}\n")).collect::<String>(),
-            )?;
+            self.drop_index_lines(&index, text, count)?;
         }
         // A purge that failed on the full disk may have left its list.
         self.remove_purged(&names[count..])
