@@ -1,7 +1,7 @@
 //! Measures transactions: the state of a worker, and the steps from a work item to its measurements.
 
 use std::ops::{ControlFlow, Range};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use binlog::{
     CHECKSUM_SIZE, CompressError, CompressionRefusal, Event, EventFormat, HEADER_SIZE, NextPosition,
@@ -10,7 +10,8 @@ use binlog::{
 };
 use logs::ordered::PartSender;
 use logs::{
-    EventChunk, LogEvent, LogSegment, SegmentContent, WholeTransaction, inner_events, read_events_within,
+    EventChunk, LogEvent, LogSegment, SegmentContent, WholeTransaction, inner_events, lock,
+    read_events_within,
 };
 
 use super::LogSource;
@@ -543,7 +544,7 @@ impl<'s> MeasureWorker<'s> {
         }
         self.measure(source)?;
         let shared = self.shared;
-        Ok(Some(shared.one_large.lock().unwrap_or_else(PoisonError::into_inner)))
+        Ok(Some(lock(&shared.one_large)))
     }
 
     /// Returns the maximum bytes of a transaction in the arena.

@@ -1,7 +1,9 @@
 //! Large transactions measured in one cell that overlap other cells.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
+
+use logs::lock;
 
 use super::cell_grid::SampleCell;
 use super::level_bench::LevelResult;
@@ -28,7 +30,7 @@ const KNOWN_MAX: usize = 4096;
 
 impl MeasuredTransactions {
     pub(crate) fn insert(&self, source: usize, start: u64, one: MeasuredTransaction) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&self.0);
         if known.len() < KNOWN_MAX {
             known.insert((source, start), one);
         }
@@ -36,12 +38,12 @@ impl MeasuredTransactions {
 
     /// Returns true if a transaction with this start is known.
     pub(crate) fn has(&self, source: usize, start: u64) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&(source, start))
+        lock(&self.0).contains_key(&(source, start))
     }
 
     /// Returns the transaction that covers the whole cell, with its share in the cell.
     pub(crate) fn covering(&self, cell: SampleCell) -> Option<MeasuredTransaction> {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = lock(&self.0);
         let (&(source, start), one) = known.range(..=(cell.source, cell.start)).next_back()?;
         if source != cell.source || one.end < cell.end {
             return None;

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use binlog::encryption::Keyring;
-use logs::{ArchivedContents, ArchivedLogs, LogError, NoLogsReason, set_archived_logs};
+use logs::{ArchivedContents, ArchivedLogs, LogError, NoLogsReason, lock, set_archived_logs};
 
 use crate::archive::{Archive, ManifestList};
 use crate::archive_error::ArchiveError;
@@ -91,20 +91,20 @@ impl ArchivedLogs for OpenArchives {
     }
 
     fn add_keyring(&self, keyring: Arc<Keyring>) {
-        self.keys.lock().unwrap_or_else(PoisonError::into_inner).add(keyring);
+        lock(&self.keys).add(keyring);
     }
 }
 
 impl OpenArchives {
     /// Returns an archive. Its manifests are read once.
     fn archive(&self, location: &str) -> Result<Arc<OpenArchive>, ArchiveError> {
-        let mut known = self.by_location.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&self.by_location);
         let key = location.trim_end_matches('/');
         if let Some(archive) = known.get(key) {
             return Ok(Arc::clone(archive));
         }
         let storage = ArchiveStorage::open(key, MissingDirectory::Refuse)?;
-        let keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let keys = lock(&self.keys).clone();
         let archive = Archive::new(storage).with_keys(keys);
         let manifests = archive.manifests()?;
         let opened = Arc::new(OpenArchive { archive, known: manifests });

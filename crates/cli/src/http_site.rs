@@ -12,11 +12,12 @@
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
+use logs::lock;
 
 use crate::live_page::{EventStreamSlot, LivePage};
 use crate::metrics_registry::{MetricsFormat, MetricsRegistry};
@@ -203,7 +204,7 @@ impl OpenRequests {
     }
 
     fn open(&self) -> MutexGuard<'_, VecDeque<Arc<TcpStream>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

@@ -2,8 +2,10 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+
+use logs::lock;
 
 /// Maximum number of streams of events at the same time.
 pub(crate) const EVENT_STREAMS_MAX: usize = 16;
@@ -57,7 +59,7 @@ impl LivePage {
 
     /// Returns the present document.
     pub(crate) fn document(&self) -> Arc<str> {
-        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut latest = lock(&self.latest);
         if let Some(document) = latest.as_ref().filter(|document| document.made.elapsed() < DOCUMENT_AGE_MAX)
         {
             return Arc::clone(&document.text);
@@ -69,7 +71,7 @@ impl LivePage {
 
     /// Adds a sample to the history, as JSON in one line.
     pub(crate) fn add_sample(&self, sample: String) {
-        let mut samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut samples = lock(&self.samples);
         if samples.len() == SAMPLES_MAX {
             samples.pop_front();
         }
@@ -78,7 +80,7 @@ impl LivePage {
 
     /// Returns the samples as a JSON array.
     pub(crate) fn history(&self) -> String {
-        let mut samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut samples = lock(&self.samples);
         format!("[{}]", samples.make_contiguous().join(","))
     }
 

@@ -3,7 +3,9 @@
 use std::fmt;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
+
+use crate::mutex_lock::lock;
 
 use binlog::encryption::{FilePassword, LogCipher};
 use tempfile::SpooledTempFile;
@@ -97,7 +99,7 @@ impl EncryptedSpool {
 
     /// Locks the state. A panic in another thread leaves the state consistent, because the size grows last.
     fn lock_state(&self) -> MutexGuard<'_, SpoolState> {
-        self.stored.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.stored)
     }
 }
 

@@ -6,6 +6,8 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
+use crate::mutex_lock::lock;
+
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
 /// Thread that syncs a log to disk. One sync covers all bytes written before it began. Requests made while a sync runs
@@ -148,7 +150,7 @@ impl SyncerShared {
     }
 
     fn lock(&self) -> MutexGuard<'_, SyncerState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     fn wait<'s>(&self, state: MutexGuard<'s, SyncerState>) -> MutexGuard<'s, SyncerState> {

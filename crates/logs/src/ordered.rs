@@ -7,6 +7,8 @@ use std::ops::ControlFlow;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
+use crate::mutex_lock::lock;
+
 /// Limits of threads and memory of [`run_ordered`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PipelineLimits {
@@ -274,7 +276,7 @@ impl<Item, Part, E> PipelineShared<Item, Part, E> {
 
     fn lock(&self) -> MutexGuard<'_, PipelineState<Item, Part, E>> {
         // No closure of a caller runs under the lock, so a panic leaves the state consistent.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     fn end_feed(&self, result: Result<(), E>) {

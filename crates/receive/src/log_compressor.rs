@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use binlog::EVENT_SIZE_MAX;
 use binlog::encryption::Keyring;
 use inspect::stats::{CompressionCounter, LogType};
-use logs::{LogReader, RewritePositions, Store, positions_path, read_keyring};
+use logs::{LogReader, RewritePositions, Store, lock, positions_path, read_keyring};
 use rewrite::{
     CompressSettings, CompressedPolicy, ContentCheck, FileJob, MinimumGain, OldFormatPolicy,
     OutputEncryption, ResourcePlan, RewriteAction, RewriteError, RewriteOutcome, WriteMode, rewrite_file,
@@ -99,7 +99,7 @@ impl CompressionRequests {
 
 impl CompressorShared {
     fn lock_requests(&self) -> MutexGuard<'_, CompressionRequests> {
-        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.requests)
     }
 }
 

@@ -1,12 +1,12 @@
 //! Counts received events, and reports progress.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use binlog::{EventFormat, RawEvent};
 use inspect::stats::CompressionCounter;
-use logs::{LogError, StoreEnd, StoreWriter, now_us};
+use logs::{LogError, StoreEnd, StoreWriter, lock, now_us};
 use rewrite::RewriteTally;
 use servers::ServerAddress;
 use wire::SourceFacts;
@@ -79,7 +79,7 @@ impl SharedReceiveStats {
     }
 
     fn figures(&self) -> MutexGuard<'_, ReceiveStats> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

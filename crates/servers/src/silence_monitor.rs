@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use logs::ThreadPanic;
+use logs::{ThreadPanic, lock};
 use nix::sys::socket::{Shutdown, shutdown};
 
 use crate::error::ConnectionError;
@@ -119,7 +119,7 @@ impl Drop for RequestGuard {
 
 impl MonitorShared {
     fn state(&self) -> MutexGuard<'_, MonitorState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     fn run(&self, silence_max: Duration, ask: &dyn Fn(Duration) -> ServerActivity) {

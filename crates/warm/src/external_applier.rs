@@ -2,9 +2,9 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
-use logs::Store;
+use logs::{Store, lock};
 
 use crate::error::WarmError;
 use crate::relay_position::{LogNumber, RelayPosition};
@@ -73,7 +73,7 @@ impl ExternalApplier {
     }
 
     fn lock(&self) -> MutexGuard<'_, ApplierStatus> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use binlog::gtid::{Gtid, GtidSet};
-use logs::ThreadPanic;
+use logs::{ThreadPanic, lock};
 use sql::ReplicationFilter;
 
 use crate::applier_lead::{ApplierLead, LeadMark};
@@ -464,11 +464,11 @@ impl WarmShared {
     }
 
     fn slow_tables(&self) -> MutexGuard<'_, SlowTables> {
-        self.slow.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.slow)
     }
 
     fn state(&self) -> MutexGuard<'_, SharedState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

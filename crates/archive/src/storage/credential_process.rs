@@ -3,10 +3,11 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use logs::lock;
 use object_store::CredentialProvider;
 use object_store::aws::AwsCredential;
 use serde::Deserialize;
@@ -96,7 +97,7 @@ impl CredentialProvider for CredentialProcess {
 
 impl SharedProcess {
     fn lock(&self) -> MutexGuard<'_, Option<RenewedCredential>> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.current)
     }
 
     /// Returns the credential, unless it must be renewed.

@@ -1,7 +1,8 @@
 //! Runs a `SELECT` on tables of relay, with SQLite in memory.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use logs::lock;
 use rusqlite::config::DbConfig;
 use rusqlite::functions::{Context, FunctionFlags};
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
@@ -71,11 +72,11 @@ impl QueryEngine {
         functions: &FunctionContext,
     ) -> Result<SqlRows, ServerError> {
         // The lock protects no state that a panic could leave inconsistent.
-        let _running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let _running = lock(&self.running);
         let failure = FunctionFailure::default();
         let result = open(tables, functions, &failure)
             .and_then(|connection| self.select(&connection, query, &functions.interrupt));
-        let failed = failure.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let failed = lock(&failure).take();
         result.map_err(|error| failed.unwrap_or_else(|| explain(&error, functions)))
     }
 
@@ -201,7 +202,7 @@ fn add_functions(
                 Ok(value) => Ok(ToSqlOutput::Owned(to_sqlite(&value))),
                 Err(error) => {
                     let text = error.to_string();
-                    *failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                    *lock(&failure) = Some(error);
                     Err(Error::UserFunctionError(text.into()))
                 }
             }
@@ -214,7 +215,7 @@ fn add_functions(
         let Some((pattern, text)) = pattern.zip(text) else { return Ok(None) };
         is_match(&text, &pattern).map(Some).map_err(|error| {
             let text = error.to_string();
-            *regexp_failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+            *lock(&regexp_failure) = Some(error);
             Error::UserFunctionError(text.into())
         })
     };

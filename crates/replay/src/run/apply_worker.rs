@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use logs::{ThreadPanic, now_us};
+use logs::{ThreadPanic, lock, now_us};
 
 use crate::apply_plan::TransactionShape;
 use crate::commit_gate::{CommitDecision, CommitGate, RetryDecision};
@@ -219,7 +219,7 @@ impl<'f> WorkerShared<'f> {
     }
 
     fn state(&self) -> MutexGuard<'_, WorkerState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Stops all workers: they start no group, and wait for none.
@@ -375,7 +375,7 @@ impl WorkerSeat {
     }
 
     fn session(&self) -> MutexGuard<'_, WorkerSession> {
-        self.session.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.session)
     }
 
     /// Wakes the worker if it waits for a decision.

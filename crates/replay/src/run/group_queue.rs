@@ -5,7 +5,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use binlog::gtid::GtidSet;
-use logs::ThreadPanic;
+use logs::{ThreadPanic, lock};
 
 use crate::apply_plan::TransactionShape;
 use crate::replay_error::ReplayError;
@@ -130,7 +130,7 @@ impl GroupQueue {
     }
 
     fn state(&self) -> MutexGuard<'_, QueueState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Returns whether another group would be started soon.

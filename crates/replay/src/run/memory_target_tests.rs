@@ -15,6 +15,7 @@ use binlog::events::{
 };
 use binlog::gtid::{GtidSet, Uuid};
 use binlog::{ChecksumAlgorithm, Event, EventFlags, EventFormat, EventOrigin, Flavour, MAGIC, NextPosition};
+use logs::lock;
 use proptest::collection::vec;
 use proptest::prelude::any;
 use proptest::test_runner::{Config, TestRunner};
@@ -179,7 +180,7 @@ struct MemoryState {
 
 impl MemoryTarget {
     fn state(&self) -> MutexGuard<'_, MemoryState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 
@@ -250,7 +251,7 @@ struct MemorySignal {
 
 impl MemorySignal {
     fn state(&self) -> MutexGuard<'_, (bool, bool)> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

@@ -3,9 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use binlog::gtid::GtidSet;
+use logs::lock;
 
 use crate::applied_check::AppliedCheck;
 use crate::apply_plan::{ApplyPlan, ApplyStep, SourceStatement, TransactionShape};
@@ -375,11 +376,11 @@ struct PlanTarget<'t> {
 impl PlanTarget<'_> {
     fn define(&self, statement: &SourceStatement) -> Result<(), TargetFailure> {
         let Some(draft) = &self.draft else { return Ok(()) };
-        draft.lock().unwrap_or_else(PoisonError::into_inner).define(statement)
+        lock(draft).define(statement)
     }
 
     fn unknown(&self) -> MutexGuard<'_, BTreeSet<TargetTableName>> {
-        self.unknown.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.unknown)
     }
 }
 
@@ -391,11 +392,11 @@ impl ReplayTarget for PlanTarget<'_> {
     ) -> Result<Option<TargetTableDefinition>, TargetFailure> {
         let mut definition = None;
         if let Some(draft) = &self.draft {
-            let mut draft = draft.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut draft = lock(draft);
             definition = draft.definition(database, table)?;
         }
         if let (None, Some(tables)) = (&definition, &self.tables) {
-            let mut tables = tables.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut tables = lock(tables);
             definition = tables.definition(database, table)?;
         }
         if definition.is_none() {

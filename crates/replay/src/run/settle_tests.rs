@@ -1,6 +1,8 @@
 //! Tests that replay saves the progress of an announced statement that was run, before it announces another one.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
+
+use logs::lock;
 
 use super::settle_intent;
 use crate::replay_error::TargetFailure;
@@ -33,7 +35,7 @@ impl ReplayTarget for IntentTarget {
     }
 
     fn save(&self, progress: &ReplayProgress) -> Result<(), TargetFailure> {
-        self.saved.lock().unwrap_or_else(PoisonError::into_inner).push(progress.clone());
+        lock(&self.saved).push(progress.clone());
         Ok(())
     }
 

@@ -1,8 +1,10 @@
 //! State of an archive that receives closed logs, for metrics, health and the result.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 #[cfg(feature = "archive")]
 use std::time::{Duration, SystemTime};
+
+use logs::lock;
 
 use crate::units::counted;
 
@@ -72,6 +74,6 @@ impl ArchivingState {
     }
 
     fn lock(&self) -> MutexGuard<'_, ArchivingFigures> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }

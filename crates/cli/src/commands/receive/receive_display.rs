@@ -2,9 +2,10 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use logs::lock;
 use receive::{ReceiveNotice, ReceiveReporter, SharedReceiveStats};
 use tracing::{debug, info};
 
@@ -70,7 +71,7 @@ impl ReceiveDisplay {
 
     /// Returns the error of the last connection; `None` after a later success.
     pub(crate) fn connection_error(&self) -> Option<String> {
-        self.connection_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.connection_error).clone()
     }
 
     /// Checks that a source is connected and the disk has space. Otherwise returns the reason.
@@ -121,7 +122,7 @@ impl ReceiveDisplay {
     }
 
     fn lock_progress(&self) -> MutexGuard<'_, ShownProgress> {
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.progress)
     }
 }
 
@@ -135,7 +136,7 @@ impl ReceiveReporter for ReceiveDisplay {
             _ => None,
         };
         if let Some(error) = error {
-            *self.connection_error.lock().unwrap_or_else(PoisonError::into_inner) = error;
+            *lock(&self.connection_error) = error;
         }
         notice_level(notice).write(notice_text(notice));
     }

@@ -2,14 +2,14 @@
 
 #[cfg(feature = "archive")]
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use binlog::ZstdLevel;
 use inspect::stats::{CompressionRow, CompressionType, LogType};
 #[cfg(feature = "archive")]
-use logs::Store;
+use logs::{Store, lock};
 use receive::{ReceiveControl, SharedReceiveStats};
 use relay::{
     CompressionCounters, CountedTransaction, SourceChange, UpstreamControl, UpstreamError, UpstreamStatus,
@@ -168,7 +168,7 @@ impl ReceivedLogs {
     }
 
     fn sources(&self) -> MutexGuard<'_, Vec<ServerAddress>> {
-        self.sources.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.sources)
     }
 
     /// Returns the source of the next connection.

@@ -1,8 +1,9 @@
 //! Metrics of a replay.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use logs::lock;
 use replay::{CommitLag, CommitLagBuckets, ReplayReport, ReplayStatus, SourcePosition};
 
 use crate::commands::receive::ReceivingState;
@@ -216,7 +217,7 @@ impl SharedReplayFigures {
     }
 
     fn figures(&self) -> MutexGuard<'_, ReplayFigures> {
-        self.figures.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.figures)
     }
 }
 

@@ -1,9 +1,10 @@
 //! Metrics of `stream`.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use logs::lock;
 use stream::{ResumePosition, SnapshotProgress};
 
 use crate::http_site::HttpSite;
@@ -341,7 +342,7 @@ impl SharedStreamFigures {
     }
 
     fn figures(&self) -> MutexGuard<'_, StreamFigures> {
-        self.figures.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.figures)
     }
 }
 

@@ -2,9 +2,10 @@
 
 use std::io;
 use std::ops::ControlFlow;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use logs::lock;
 use tracing::info;
 use warm::{WarmObserver, WarmReport, WarmStatus};
 
@@ -53,7 +54,7 @@ impl SharedWarmStatus {
     }
 
     fn status(&self) -> MutexGuard<'_, WarmStatus> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 
