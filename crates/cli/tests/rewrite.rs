@@ -250,7 +250,7 @@ fn skipped_logs_and_hard_links_are_reported() {
         ),
         (&["--dry-run", "--output", "o", "types.binlog"], "types.binlog exists"),
         (&["types.binlog"], ""),
-        (&["--recompress", "--level", "9", "types.binlog"], "types.binlog has other hard links"),
+        (&["--recompress", "--level", "9", "types.binlog"], "types.binlog has other names (hard links)"),
     ] {
         let output = bintide(&directory, &[&["compress"], arguments].concat());
         let message = String::from_utf8_lossy(&output.stderr).into_owned();

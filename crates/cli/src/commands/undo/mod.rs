@@ -64,7 +64,7 @@ Examples:
   Write a log with compressed transactions:
       bintide undo --table shop.orders --where id=4711 --compress \\
           -r undo.binlog /var/lib/mysql
-  Undo the changes of one row on a server, unless the row was changed again later:
+  Undo the changes of one row on a server, unless the row has changed since:
       bintide undo --table shop.orders --where id=4711 --to mysql://root@db1/ \\
           /var/lib/mysql
   Print the inverse as SQL statements:
