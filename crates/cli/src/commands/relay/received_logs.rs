@@ -9,7 +9,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use binlog::ZstdLevel;
 use inspect::stats::{CompressionRow, CompressionType, LogType};
 #[cfg(feature = "archive")]
-use logs::{Store, lock};
+use logs::Store;
+use logs::lock;
 use receive::{ReceiveControl, SharedReceiveStats};
 use relay::{
     CompressionCounters, CountedTransaction, SourceChange, UpstreamControl, UpstreamError, UpstreamStatus,
