@@ -100,7 +100,7 @@ pub fn bintide() -> Result<&'static Path> {
 
 fn build() -> Result<PathBuf> {
     let mut command = testkit::cargo_command(Path::new(env!("CARGO_MANIFEST_DIR")));
-    command.args(["build", "--quiet", "--package", "bintide", "--features", "archive,columns,kafka"]);
+    command.args(["build", "--quiet", "--package", "bintide", "--features", "archive,columns,kafka-tls"]);
     command.env("CARGO_TARGET_DIR", testkit::target_dir());
     let output = command.output().context("could not run cargo")?;
     ensure!(output.status.success(), "bintide does not build: {}", String::from_utf8_lossy(&output.stderr));

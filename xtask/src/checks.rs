@@ -48,7 +48,7 @@ pub(crate) const BUILD_DEMO: [&str; 8] =
     ["build", "--workspace", "--profile", "demo", "--bin", "bintide", "--example", "row_counts"];
 
 /// Features of the command that the tests need, besides the default ones.
-pub(crate) const TESTED_FEATURES: &str = "bintide/archive,bintide/columns,bintide/kafka";
+pub(crate) const TESTED_FEATURES: &str = "bintide/archive,bintide/columns,bintide/kafka-tls";
 
 /// Environment variable with the number of tests that run at once.
 const TEST_THREADS_VARIABLE: &str = "RUST_TEST_THREADS";

@@ -1,5 +1,4 @@
-//! `bintide stream --to kafka://…` to brokers that need a login or TLS. Tests of TLS, SCRAM and tokens need a bintide with
-//! the feature `kafka-tls`, and do nothing without it.
+//! `bintide stream --to kafka://…` to brokers that need a login or TLS.
 
 use std::fs;
 use std::io::{self, Read as _, Write as _};
@@ -87,17 +86,7 @@ fn sample() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples/foreign-keys.binlog")
 }
 
-/// Returns whether bintide has the feature `kafka-tls`.
-fn has_tls() -> Result<bool> {
-    let mut command = stream_to_address("127.0.0.1:1", &["--kafka", "security.protocol=ssl"])?;
-    // Without the feature, the first property is refused; with it, the second one.
-    let ran = command.args(["--columns", "numbered", "--kafka", "linger=5"]).arg(sample()).output()?;
-    let said = String::from_utf8_lossy(&ran.stderr);
-    ensure!(said.contains("kafka-tls") || said.contains("linger"), "{said}");
-    Ok(!said.contains("kafka-tls"))
-}
-
-/// A right password is accepted, also with an account of SCRAM. A wrong one is named soon, and so is a missing feature.
+/// A right password is accepted, also with an account of SCRAM. A wrong one is named soon.
 #[test]
 fn passwords_are_checked() -> Result<()> {
     let stage = Stage::with_logins()?;
@@ -108,9 +97,6 @@ fn passwords_are_checked() -> Result<()> {
     stage.check_records("plain", &login("sasl.mechanism=PLAIN", right))?;
     stage.check_refusal(&login("sasl.mechanism=PLAIN", wrong), &["Authentication failed"])?;
     let scram = "sasl.mechanism=SCRAM-SHA-512";
-    if !has_tls()? {
-        return stage.check_refusal(&login(scram, right), &[scram, "--features kafka-tls"]);
-    }
     stage.check_records("scram", &login(scram, right))?;
     stage.check_refusal(&login(scram, wrong), &["Authentication failed"])
 }
@@ -164,10 +150,6 @@ fn unsigned_token() -> String {
 /// A client with a secret gets a token, and writes to topics that exist. A wrong secret and a missing topic are named.
 #[test]
 fn tokens_are_accepted() -> Result<()> {
-    if !has_tls()? {
-        println!("skipped: bintide was built without kafka-tls");
-        return Ok(());
-    }
     let (stage, tokens) = (Stage::with_logins()?, TokenServer::start()?);
     let url = format!("sasl.oauthbearer.token.endpoint.url=http://127.0.0.1:{}/token", tokens.port);
     let login = |secret: &'static str| {
@@ -211,10 +193,6 @@ fn write_certificates(directory: &Path) -> Result<()> {
 /// The broker must have a certificate of a trusted authority, and the client one that the broker trusts.
 #[test]
 fn certificates_are_checked() -> Result<()> {
-    if !has_tls()? {
-        println!("skipped: bintide was built without kafka-tls");
-        return Ok(());
-    }
     let (directory, other) = (TempDir::new()?, TempDir::new()?);
     write_certificates(directory.path())?;
     write_certificates(other.path())?;
