@@ -58,8 +58,8 @@ enum ReadState {
     Events,
     /// Nothing, unless the log grows: the last event has closed it.
     Closed,
-    /// The rest of a transaction payload event that is too large for memory.
-    LargePayload {
+    /// The rest of an event that is too large for memory.
+    LargeEvent {
         /// Start of the event.
         start: u64,
         /// End of the event.
@@ -92,9 +92,9 @@ pub enum LogPiece<'r> {
 pub enum RawPiece {
     /// Whole events.
     Chunk(EventChunk),
-    /// Header of a transaction payload event that is too large for memory. [`LogReader::read_raw_bytes`] reads the
-    /// event's bytes, including the header.
-    LargePayload(EventHeader),
+    /// Header of an event that is too large for memory. [`LogReader::read_raw_bytes`] reads the event's bytes, including
+    /// the header.
+    LargeEvent(EventHeader),
 }
 
 /// End of a log. Only the caller knows whether more events can follow.
@@ -235,10 +235,10 @@ impl LogReader {
     pub fn next_event(&mut self) -> Result<ReadOutcome<LogEvent<'_>>, LogError> {
         if self.current.as_ref().is_none_or(|chunk| self.current_index == chunk.len()) {
             self.current = None;
-            match self.read_chunk(EVENTS_READ_SIZE, ReadMode::Available, usize::MAX)? {
+            match self.read_chunk(EVENTS_READ_SIZE, ReadMode::Available, LargeEvents::None)? {
                 NextChunk::Chunk(chunk) => (self.current, self.current_index) = (Some(chunk), 0),
                 NextChunk::End(end) => return Ok(ReadOutcome::End(end)),
-                NextChunk::Large(_) => unreachable!("ours: nothing is larger than usize::MAX"),
+                NextChunk::Large(_) => unreachable!("ours: large events are returned whole"),
             }
         }
         let index = self.current_index;
@@ -258,10 +258,10 @@ impl LogReader {
         if let Some(chunk) = self.take_current() {
             return Ok(ReadOutcome::Some(chunk));
         }
-        match self.read_chunk(size, ReadMode::Full, usize::MAX)? {
+        match self.read_chunk(size, ReadMode::Full, LargeEvents::None)? {
             NextChunk::Chunk(chunk) => Ok(ReadOutcome::Some(chunk)),
             NextChunk::End(end) => Ok(ReadOutcome::End(end)),
-            NextChunk::Large(_) => unreachable!("ours: nothing is larger than usize::MAX"),
+            NextChunk::Large(_) => unreachable!("ours: large events are returned whole"),
         }
     }
 
@@ -275,7 +275,7 @@ impl LogReader {
         if let Some(chunk) = self.take_current() {
             return Ok(ReadOutcome::Some(LogPiece::Chunk(chunk)));
         }
-        match self.read_chunk(size, ReadMode::Full, large)? {
+        match self.read_chunk(size, ReadMode::Full, LargeEvents::Payloads(large))? {
             NextChunk::Chunk(chunk) => Ok(ReadOutcome::Some(LogPiece::Chunk(chunk))),
             NextChunk::End(end) => Ok(ReadOutcome::End(end)),
             NextChunk::Large(header) => {
@@ -284,8 +284,8 @@ impl LogReader {
         }
     }
 
-    /// Does the same as [`LogReader::next_piece`], but does not decompress a large transaction payload. For callers
-    /// that forward events. The next call skips unread bytes of the payload.
+    /// Does the same as [`LogReader::next_chunk`], but returns only the header of an event of more than `large` bytes. For
+    /// callers that forward events. The next call skips unread bytes of the event.
     ///
     /// # Errors
     ///
@@ -294,12 +294,12 @@ impl LogReader {
         if let Some(chunk) = self.take_current() {
             return Ok(ReadOutcome::Some(RawPiece::Chunk(chunk)));
         }
-        Ok(match self.read_chunk(size, ReadMode::Full, large)? {
+        Ok(match self.read_chunk(size, ReadMode::Full, LargeEvents::Any(large))? {
             NextChunk::Chunk(chunk) => ReadOutcome::Some(RawPiece::Chunk(chunk)),
             NextChunk::End(end) => ReadOutcome::End(end),
             NextChunk::Large(header) => {
-                self.begin_large_payload(&header);
-                ReadOutcome::Some(RawPiece::LargePayload(header))
+                self.begin_large_event(&header);
+                ReadOutcome::Some(RawPiece::LargeEvent(header))
             }
         })
     }
@@ -311,7 +311,7 @@ impl LogReader {
     ///
     /// If the log cannot be read, or ends within the event.
     pub fn read_raw_bytes(&mut self, size: usize, out: &mut Vec<u8>) -> Result<(), LogError> {
-        while let ReadState::LargePayload { start: offset, end } = self.state
+        while let ReadState::LargeEvent { start: offset, end } = self.state
             && out.len() < size
             && self.tail_start.offset < end
         {
@@ -334,14 +334,14 @@ impl LogReader {
         let Some(format) = self.format.clone() else {
             unreachable!("ours: the framer requires a format first")
         };
-        let offset = self.begin_large_payload(&header);
+        let offset = self.begin_large_event(&header);
         LargePayload::new(self, header, offset, format)
     }
 
-    /// Records that the bytes of a large payload's event are read next. Returns the start of the event.
-    fn begin_large_payload(&mut self, header: &EventHeader) -> u64 {
+    /// Records that the bytes of a large event are read next. Returns the start of the event.
+    fn begin_large_event(&mut self, header: &EventHeader) -> u64 {
         let start = self.tail_start.offset;
-        self.state = ReadState::LargePayload { start, end: start + u64::from(header.size) };
+        self.state = ReadState::LargeEvent { start, end: start + u64::from(header.size) };
         start
     }
 
@@ -349,21 +349,21 @@ impl LogReader {
     fn expect_event(&mut self) {
         self.state = match self.state {
             ReadState::LogStart | ReadState::MariadbCiphertext => self.state,
-            ReadState::Events | ReadState::Closed | ReadState::LargePayload { .. } => ReadState::Events,
+            ReadState::Events | ReadState::Closed | ReadState::LargeEvent { .. } => ReadState::Events,
         };
     }
 
-    /// Reads the next bytes of the large payload's event, at least one and up to `count`. They count as read.
+    /// Reads the next bytes of the large event, at least one and up to `count`. They count as read.
     pub(crate) fn read_large(&mut self, count: usize, out: &mut Vec<u8>) -> Result<(), LogError> {
         out.clear();
         self.append_large(count, out).map(drop)
     }
 
-    /// Appends the next bytes of the large payload's event, up to `count`. Returns their number.
+    /// Appends the next bytes of the large event, up to `count`. Returns their number.
     fn append_large(&mut self, count: usize, out: &mut Vec<u8>) -> Result<usize, LogError> {
         let before = out.len();
         let count = match self.state {
-            ReadState::LargePayload { end, .. } => {
+            ReadState::LargeEvent { end, .. } => {
                 count.min(usize::try_from(end - self.tail_start.offset).unwrap_or(usize::MAX))
             }
             _ => 0,
@@ -487,8 +487,8 @@ impl LogReader {
         LogError::Torn { name: self.name.clone(), torn }
     }
 
-    fn read_chunk(&mut self, size: usize, mode: ReadMode, large: usize) -> Result<NextChunk, LogError> {
-        if let ReadState::LargePayload { end, .. } = self.state {
+    fn read_chunk(&mut self, size: usize, mode: ReadMode, large: LargeEvents) -> Result<NextChunk, LogError> {
+        if let ReadState::LargeEvent { end, .. } = self.state {
             self.state = ReadState::Events;
             self.skip_to(end)?;
         }
@@ -564,9 +564,9 @@ impl LogReader {
     }
 
     /// Adds whole events to the run.
-    fn fill(&mut self, run: &mut ChunkBuilder, mode: ReadMode, large: usize) -> Result<FillStop, LogError> {
+    fn fill(&mut self, run: &mut ChunkBuilder, mode: ReadMode, large: LargeEvents) -> Result<FillStop, LogError> {
         loop {
-            if let Some(header) = large_payload_header(&run.bytes[run.end..], large) {
+            if let Some(header) = large.header(&run.bytes[run.end..]) {
                 return match run.bounds.is_empty() {
                     true => self.check_large(header, run),
                     false => Ok(FillStop::Full),
@@ -586,9 +586,9 @@ impl LogReader {
         }
     }
 
-    /// Checks that the large payload is complete, because a torn or incomplete payload must not be returned.
+    /// Checks that the large event is complete, because a torn or incomplete event must not be returned.
     fn check_large(&mut self, header: EventHeader, run: &mut ChunkBuilder) -> Result<FillStop, LogError> {
-        assert!(run.bounds.is_empty(), "ours: the events in front of a large payload are returned first");
+        assert!(run.bounds.is_empty(), "ours: the events in front of a large event are returned first");
         let rest = self
             .input
             .remaining_size()
@@ -658,18 +658,17 @@ impl LogReader {
     }
 
     /// Adds events to a non-empty run, as long as only their sizes need to be checked.
-    fn take_plain_events(&self, run: &mut ChunkBuilder, large: usize) {
+    fn take_plain_events(&self, run: &mut ChunkBuilder, large: LargeEvents) {
         let checksum =
             self.format.as_ref().map_or(EventChecksum::Absent, |format| format.checksum.for_events());
         let size_min = HEADER_SIZE + checksum.size();
         while let Some(head) = run.bytes[run.end..].first_chunk::<HEADER_SIZE>() {
             let size = EventHeader::peek_size(head) as usize;
             let end = run.end + size;
-            let is_large = head[4] == EventType::TransactionPayload.code() && size > large;
             if head[4] == EventType::FormatDescription.code()
                 || head[4] == EventType::MariadbStartEncryption.code()
                 || head.starts_with(&MAGIC)
-                || is_large
+                || large.contains(EventType::from_code(head[4]), size)
                 || !(size_min..=EVENT_SIZE_MAX as usize).contains(&size)
                 || end > run.size
                 || end > run.bytes.len()
@@ -798,11 +797,37 @@ fn starts_log(bytes: &[u8]) -> Option<bool> {
     Some(is_format && (header.next_position == header.size + 4 || header.next_position == 0))
 }
 
-/// Returns the header if `bytes` start with a transaction payload event of more than `large` bytes.
-fn large_payload_header(bytes: &[u8], large: usize) -> Option<EventHeader> {
-    let header = EventHeader::decode(&mut Cursor::new(bytes.first_chunk::<HEADER_SIZE>()?)).ok()?;
-    let is_large = header.event_type == EventType::TransactionPayload && header.size as usize > large;
-    is_large.then_some(header)
+/// Events that are not returned whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LargeEvents {
+    None,
+    /// Transaction payload events of more than this number of bytes.
+    Payloads(usize),
+    /// Events of more than this number of bytes.
+    Any(usize),
+}
+
+impl LargeEvents {
+    /// Returns whether an event of this type and size is not returned whole.
+    fn contains(self, event_type: EventType, size: usize) -> bool {
+        match self {
+            Self::None => false,
+            Self::Payloads(large) => event_type == EventType::TransactionPayload && size > large,
+            // The framer reports an impossible size, and needs all events that change the format.
+            Self::Any(large) => {
+                let changes_format =
+                    matches!(event_type, EventType::FormatDescription | EventType::MariadbStartEncryption);
+                size > large && size <= EVENT_SIZE_MAX as usize && !changes_format
+            }
+        }
+    }
+
+    /// Returns the header of the event at the start of these bytes, if the event is not returned whole.
+    fn header(self, bytes: &[u8]) -> Option<EventHeader> {
+        let header = EventHeader::decode(&mut Cursor::new(bytes.first_chunk::<HEADER_SIZE>()?)).ok()?;
+        let is_large = self.contains(header.event_type, header.size as usize) && !bytes.starts_with(&MAGIC);
+        is_large.then_some(header)
+    }
 }
 
 /// Events collected for a chunk.
@@ -858,7 +883,7 @@ enum FillStop {
     Large(EventHeader),
     /// The first incomplete event has this size.
     NeedMore(usize),
-    /// A large payload is incomplete. `found` counts its bytes in the log, including unread ones.
+    /// A large event is incomplete. `found` counts its bytes in the log, including unread ones.
     Torn {
         found: usize,
         expected: usize,

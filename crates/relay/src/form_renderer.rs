@@ -65,9 +65,9 @@ impl RendererInput {
 
 /// Large event that is taken in pieces.
 enum StoredEvent {
-    /// Event in memory.
+    /// Format description in memory.
     Read { chunk: EventChunk, taken: usize },
-    /// A transaction payload that is read in pieces.
+    /// Event that is read in pieces.
     InLog { format: Arc<EventFormat> },
 }
 
@@ -285,7 +285,7 @@ impl FormRenderer {
                         *large = Some(StoredEvent::Read { chunk, taken: CHUNK_SIZE_MAX });
                         first
                     }
-                    RawPiece::LargePayload(header) => {
+                    RawPiece::LargeEvent(header) => {
                         let Some(format) = reader.format().cloned() else {
                             unreachable!("ours: a log's first event is its format description")
                         };

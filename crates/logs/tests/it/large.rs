@@ -132,12 +132,42 @@ fn a_log_that_becomes_shorter_within_a_payload_is_torn() {
     logs.write(&log(&[format(0), payload.clone()]));
     let mut reader = logs.open();
     assert!(matches!(reader.next_raw_piece(1000, LARGE), Ok(ReadOutcome::Some(RawPiece::Chunk(_)))));
-    assert!(matches!(reader.next_raw_piece(1000, LARGE), Ok(ReadOutcome::Some(RawPiece::LargePayload(_)))));
+    assert!(matches!(reader.next_raw_piece(1000, LARGE), Ok(ReadOutcome::Some(RawPiece::LargeEvent(_)))));
     logs.write(&log(&[format(0), payload[..payload.len() - 1].to_vec()]));
     let error = reader.read_raw_bytes(usize::MAX, &mut Vec::new()).unwrap_err();
     let expected =
         TornEvent { offset: 126, found: payload.len() - 1, expected: payload.len(), in_use: false };
     assert!(matches!(error, LogError::Torn { torn, .. } if torn == expected), "{error}");
+}
+
+#[test]
+fn large_events_of_any_type_are_returned_in_pieces() {
+    let logs = LogDirectory::new();
+    let large = event(QUERY, 0, &vec![7; LARGE]);
+    logs.write(&log(&[format(0), large.clone(), event(STOP, 0, b"")]));
+    let mut reader = logs.open();
+    assert!(matches!(reader.next_raw_piece(1000, LARGE), Ok(ReadOutcome::Some(RawPiece::Chunk(_)))));
+    let Ok(ReadOutcome::Some(RawPiece::LargeEvent(header))) = reader.next_raw_piece(1000, LARGE) else {
+        panic!("no large event")
+    };
+    assert_eq!(header.size as usize, large.len());
+    let mut bytes = Vec::new();
+    reader.read_raw_bytes(usize::MAX, &mut bytes).unwrap();
+    assert!(bytes == large);
+    assert!(matches!(reader.next_raw_piece(1000, LARGE), Ok(ReadOutcome::Some(RawPiece::Chunk(_)))));
+    assert!(matches!(reader.next_raw_piece(1000, LARGE), Ok(ReadOutcome::End(EndOfLog::Closed))));
+}
+
+#[test]
+fn events_of_an_impossible_size_are_not_large() {
+    let logs = LogDirectory::new();
+    let mut large = event(QUERY, 0, &vec![7; LARGE]);
+    large[9..13].copy_from_slice(&(2_u32 << 30).to_le_bytes());
+    logs.write(&log(&[format(0), large]));
+    let mut reader = logs.open();
+    assert!(matches!(reader.next_raw_piece(1000, LARGE), Ok(ReadOutcome::Some(RawPiece::Chunk(_)))));
+    let error = reader.next_raw_piece(1000, LARGE).unwrap_err();
+    assert!(matches!(error, LogError::Corrupt { offset: 126, .. }), "{error}");
 }
 
 #[test]

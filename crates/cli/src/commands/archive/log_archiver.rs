@@ -331,7 +331,7 @@ impl<O: ArchiverObserver> LogArchiver<O> {
         let mut reader = self.open_log(log).map_err(unreadable)?;
         loop {
             match reader.next_raw_piece(PIECE_SIZE, PIECE_SIZE) {
-                Ok(ReadOutcome::Some(RawPiece::Chunk(_) | RawPiece::LargePayload(_))) => {}
+                Ok(ReadOutcome::Some(RawPiece::Chunk(_) | RawPiece::LargeEvent(_))) => {}
                 Ok(ReadOutcome::End(end)) => return Ok(end),
                 Err(LogError::Corrupt { .. } | LogError::KeyringRequired { .. }) => {
                     return Ok(EndOfLog::Open { in_use: reader.in_use() });
