@@ -15,7 +15,7 @@ use binlog::{
 use logs::{LogReader, ReadOutcome};
 
 /// The definition of the table whose rows are inserted.
-const TABLE: &[u8] = b"CREATE TABLE d.t (a INT PRIMARY KEY, b LONGBLOB)";
+pub(crate) const TABLE: &[u8] = b"CREATE TABLE d.t (a INT PRIMARY KEY, b LONGBLOB)";
 const COLUMN_TYPES: [u8; 2] = [3, 252];
 const METADATA: [u8; 1] = [4];
 const NULLABLE: [u8; 1] = [2];
@@ -72,34 +72,11 @@ impl Bomb {
             put_inner(&RawEvent::new(&bytes, EventChecksum::Absent)?, &mut inner);
             Ok(inner)
         };
-        let map = TableMap {
-            table_id: 7,
-            flags: 1,
-            database: b"d",
-            table: b"t",
-            column_types: &COLUMN_TYPES,
-            metadata: &METADATA,
-            nullable: &NULLABLE,
-            optional: &OPTIONAL,
-            flavour: Flavour::MySql,
-        };
-        let front = [inner(&query(b"BEGIN"))?, inner(&Event::TableMap(map))?].concat();
+        let front = [inner(&query(b"BEGIN"))?, inner(&table_map())?].concat();
         let mut row = vec![0; 1 + 4 + 4];
         row[5..9].copy_from_slice(&self.row_size.to_le_bytes());
         row.resize(row.len() + self.row_size as usize, 0);
-        let rows = |row: &[u8], flags| -> Result<Vec<u8>> {
-            let rows = Rows {
-                kind: RowsKind::Write,
-                table_id: 7,
-                flags,
-                extra: Some(&[]),
-                column_count: 2,
-                columns: ColumnSet { bits: &[3] },
-                columns_after: None,
-                rows: row,
-            };
-            inner(&Event::WriteRows(rows))
-        };
+        let rows = |row: &[u8], flags| inner(&insert(row, flags));
         let end = inner(&Event::Xid(Xid { xid: 3 }))?;
         let size_of_one = rows(&row, RowsFlags::default())?.len() as u64;
         let size = front.len() as u64 + u64::from(self.rows) * size_of_one + end.len() as u64;
@@ -116,9 +93,43 @@ impl Bomb {
     }
 }
 
+/// Returns the table map event of the table.
+pub(crate) fn table_map() -> Event<'static> {
+    Event::TableMap(TableMap {
+        table_id: 7,
+        flags: 1,
+        database: b"d",
+        table: b"t",
+        column_types: &COLUMN_TYPES,
+        metadata: &METADATA,
+        nullable: &NULLABLE,
+        optional: &OPTIONAL,
+        flavour: Flavour::MySql,
+    })
+}
+
+/// Returns the event that inserts rows: of each, a byte of NULL bits, INT, and LONGBLOB with its size in four bytes.
+pub(crate) fn insert(rows: &[u8], flags: RowsFlags) -> Event<'_> {
+    Event::WriteRows(Rows {
+        kind: RowsKind::Write,
+        table_id: 7,
+        flags,
+        extra: Some(&[]),
+        column_count: 2,
+        columns: ColumnSet { bits: &[3] },
+        columns_after: None,
+        rows,
+    })
+}
+
 /// Returns the magic and the format description event of a real server's log.
 fn beginning() -> Result<(Vec<u8>, EventFormat)> {
-    let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples/types-compressed.binlog");
+    beginning_of("types-compressed.binlog")
+}
+
+/// Returns the magic and the format description event of a sample.
+pub(crate) fn beginning_of(sample: &str) -> Result<(Vec<u8>, EventFormat)> {
+    let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples").join(sample);
     let mut reader = LogReader::open(&sample)?;
     let ReadOutcome::Some(chunk) = reader.next_chunk(1 << 20)? else { bail!("{sample:?} has no events") };
     let Some(event) = chunk.get(0) else { bail!("{sample:?} has no format description") };
@@ -131,7 +142,7 @@ fn put(event: &Event<'_>, format: &EventFormat, out: &mut Vec<u8>) -> Result<()>
     Ok(event.write(origin, next, format, out)?)
 }
 
-fn gtid(number: i64) -> Event<'static> {
+pub(crate) fn gtid(number: i64) -> Event<'static> {
     Event::Gtid(GtidEvent {
         flags: 0,
         uuid: Uuid::from_bytes([7; 16]),
@@ -143,7 +154,7 @@ fn gtid(number: i64) -> Event<'static> {
     })
 }
 
-fn query(sql: &[u8]) -> Event<'_> {
+pub(crate) fn query(sql: &[u8]) -> Event<'_> {
     let (status, database) = (StatusVars { bytes: &[] }, b"d".as_slice());
     Event::Query(Query { thread_id: 1, exec_time: 0, error_code: 0, status, database, sql })
 }

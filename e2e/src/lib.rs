@@ -27,6 +27,7 @@
 //! | [`relayed`] | relays, and replicas that follow them |
 //! | [`replays`] | logs applied to another server, and comparisons of the servers |
 //! | [`rows`] | rows as a server logs them, decoded by the library |
+//! | [`sparse_log`] | a log of more than 4 GiB that takes a few kilobytes of the disk |
 //! | [`soak`] | a target that follows a source while faults are injected at random |
 //! | [`test_listener`] | a port of a test, with a thread for each connection |
 //! | [`warming`] | replicas that lag, and `bintide warm` beside them |
@@ -62,6 +63,7 @@ pub mod relayed;
 pub mod replays;
 pub mod rows;
 pub mod soak;
+pub mod sparse_log;
 pub mod test_listener;
 pub mod warming;
 pub mod words;

@@ -47,6 +47,7 @@ mod relay_hostile;
 mod relay_semi_sync;
 mod relay_sessions;
 mod relay_soak;
+mod relay_sparse;
 mod relay_sql;
 mod remote;
 mod replay;
