@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, ensure};
 use e2e::kafka::{read_matching_topics, stream_to_address};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use tempfile::TempDir;
 use testkit::{KafkaBroker, KafkaTopics, SecuredListeners};
 
@@ -172,15 +172,22 @@ fn tokens_are_accepted() -> Result<()> {
     stage.check_records("token", &right)
 }
 
+/// Returns a certificate with a name of its own: OpenSSL takes one with the name of its authority for self-signed.
+fn named_certificate(name: &str, subjects: Vec<String>) -> Result<CertificateParams> {
+    let mut certificate = CertificateParams::new(subjects)?;
+    certificate.distinguished_name.push(DnType::CommonName, name);
+    Ok(certificate)
+}
+
 /// Writes an authority, and certificates of a broker and a client that it has signed.
 fn write_certificates(directory: &Path) -> Result<()> {
-    let mut authority = CertificateParams::new(Vec::new())?;
+    let mut authority = named_certificate("authority", Vec::new())?;
     authority.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate()?)?;
     fs::write(directory.join("ca.pem"), authority.pem())?;
     for (name, subjects) in [("broker", vec!["127.0.0.1".to_owned()]), ("client", Vec::new())] {
         let key = KeyPair::generate()?;
-        let certificate = CertificateParams::new(subjects)?.signed_by(&key, &authority)?;
+        let certificate = named_certificate(name, subjects)?.signed_by(&key, &authority)?;
         fs::write(directory.join(format!("{name}.pem")), certificate.pem())?;
         fs::write(directory.join(format!("{name}.key")), key.serialize_pem())?;
         // Kafka reads both from one file.
