@@ -34,7 +34,7 @@ fn ask(port: u16, sql: &str) -> Result<String> {
 fn replicas_get_what_lies_beyond_4_gib() -> Result<()> {
     let directory = TempDir::new()?;
     let log = SparseLog::write(directory.path())?;
-    let relay = RelayProcess::start(directory.path(), &[])?;
+    let relay = RelayProcess::start(directory.path(), &["--form", "as-is"])?;
     for package in [TestPackage::Mysql, TestPackage::Mysql8_0_15] {
         let replica = replica_with_three(package)?;
         follow(&replica, relay.port, ReplicaStartPoint::Gtids)?;
