@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use std::{iter, thread};
 
 use anyhow::{Context, Result, ensure};
-use e2e::command::Running;
+use e2e::command::{Running, wait_until};
 use e2e::program::bintide;
 use e2e::replays;
 use nix::sys::signal::{Signal, kill};
@@ -87,9 +87,10 @@ impl Commands {
     /// Runs a command until it ends; stops a command that keeps running with SIGTERM once it is connected.
     fn is_let_in(&self, name: &str, mut command: Command, user: &str) -> Result<Output> {
         let ends = matches!(name, "replay --to" | "advise");
-        let child = command.spawn()?;
         let count = format!("select count(*) from information_schema.processlist where user = '{user}'");
-        end(child, || Ok(!ends && self.server.sql(&count)?.trim() != "0"))
+        let is_connected = || -> Result<bool> { Ok(self.server.sql(&count)?.trim() != "0") };
+        wait_until("the end of the connections of earlier commands", || Ok(!is_connected()?))?;
+        end(command.spawn()?, || Ok(!ends && is_connected()?))
     }
 
     fn check(&self, name: &str, origin: &str, more: &[String], user: &str) -> Result<()> {
