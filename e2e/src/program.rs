@@ -1,16 +1,17 @@
 //! A program under comparison.
 
+use std::collections::BTreeMap;
 use std::env;
 use std::io::Write as _;
 use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use testkit::{PackageHome, TestPackage};
+use testkit::{OutputRecorder, PackageHome, TestPackage};
 
 /// Name under which both programs are called.
 const NAME: &str = "mysqlbinlog";
@@ -87,15 +88,39 @@ impl Program {
     }
 }
 
-/// Returns the `bintide` under test: the path in `BINTIDE_BIN`, or else the program that cargo builds.
+/// Environment variable with the directory of a recording.
+const RECORD_VARIABLE: &str = "BINTIDE_RECORD";
+
+/// Returns the `bintide` under test: the path in `BINTIDE_BIN`, or else the program that cargo builds. If
+/// `BINTIDE_RECORD` names a directory, the program's output is also recorded there, by test.
 ///
 /// # Errors
-/// Fails if cargo cannot build it.
+/// Fails if cargo cannot build it, or the recording cannot be prepared.
 pub fn bintide() -> Result<&'static Path> {
     static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let named = env::var_os("BINTIDE_BIN").map(PathBuf::from);
     let built = BUILT.get_or_init(|| named.map_or_else(build, Ok).map_err(|error| format!("{error:#}")));
-    built.as_deref().map_err(|message| anyhow!("{message}"))
+    let program = built.as_deref().map_err(|message| anyhow!("{message}"))?;
+    match (env::var_os(RECORD_VARIABLE), thread::current().name()) {
+        // Threads that tests start have no name.
+        (Some(directory), Some(test)) if test.contains("::") => {
+            recorded(Path::new(&directory), program, test)
+        }
+        _ => Ok(program),
+    }
+}
+
+/// Returns the script that runs a recorded program for a test.
+fn recorded(directory: &Path, program: &Path, test: &str) -> Result<&'static Path> {
+    static SCRIPTS: Mutex<BTreeMap<String, &'static Path>> = Mutex::new(BTreeMap::new());
+    let mut scripts = SCRIPTS.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(script) = scripts.get(test) {
+        return Ok(script);
+    }
+    let script = OutputRecorder::new(directory, program)?.script(test)?;
+    let script: &'static Path = Box::leak(script.into_boxed_path());
+    scripts.insert(test.to_owned(), script);
+    Ok(script)
 }
 
 fn build() -> Result<PathBuf> {

@@ -1,10 +1,12 @@
-//! The reviewed snapshot of all text that a user can see: three files under `e2e/words/`.
+//! The reviewed snapshot of all text that a user can see: five files under `e2e/words/`.
 //!
 //! | file | contents |
 //! |---|---|
 //! | `help.txt` | the `--help` of every command: [`help`] |
 //! | `messages.txt` | commands, and the errors and warnings that they cause: [`messages`] |
-//! | `templates.txt` | every message in the sources, with a mark if `messages.txt` shows it: [`templates`] |
+//! | `recorded.txt` | examples of other messages, from a recording of the end-to-end tests: [`recorded`] |
+//! | `unit_tests.txt` | examples of other messages, from unit tests: [`unit_tests`] |
+//! | `templates.txt` | every message in the sources, with a mark if one of these files has an example: [`templates`] |
 
 use std::env;
 use std::ffi::OsString;
@@ -19,15 +21,24 @@ use tempfile::TempDir;
 
 use crate::program::bintide;
 
+mod example_text;
 pub mod help;
 pub mod messages;
+pub mod recorded;
 pub mod templates;
+pub mod unit_tests;
 
 /// Environment variable that makes the tests write the files, if its value is `write`.
 const MODE_VARIABLE: &str = "BINTIDE_WORDS";
 
+/// Environment variable with the directory of a recording, from which the tests write `recorded.txt`.
+const RECORDED_VARIABLE: &str = "BINTIDE_RECORDED";
+
 /// File with the examples of messages.
 pub const MESSAGES: &str = "messages.txt";
+
+/// File with the examples that tests have recorded.
+pub const RECORDED: &str = "recorded.txt";
 
 /// Compares a file of the snapshot with the text that the program and the sources have now, or writes it.
 ///
@@ -52,6 +63,11 @@ pub fn check(name: &str, now: &str) -> Result<()> {
 /// Returns `true` if the files are written, not compared.
 pub fn is_written() -> bool {
     env::var_os(MODE_VARIABLE).is_some_and(|mode| mode == "write")
+}
+
+/// Returns the directory of a recording, if `recorded.txt` is written.
+pub fn recording() -> Option<PathBuf> {
+    env::var_os(RECORDED_VARIABLE).filter(|_| is_written()).map(PathBuf::from)
 }
 
 /// Reads a file of the snapshot.
@@ -108,7 +124,7 @@ impl Stage {
         }
         let program = fs::canonicalize(bintide()?).context("the bintide program is missing")?;
         symlink(program, scratch.path().join("bin/bintide"))?;
-        let normalizer = Normalizer::new(scratch.path())?;
+        let normalizer = Normalizer::new(scratch.path());
         Ok(Self { scratch, normalizer })
     }
 
@@ -141,9 +157,10 @@ struct Normalizer {
 }
 
 impl Normalizer {
-    fn new(scratch: &Path) -> Result<Self> {
-        let patterns = PATTERNS.iter().map(|(pattern, word)| Ok((Regex::new(pattern)?, *word)));
-        Ok(Self { scratch: scratch.display().to_string(), patterns: patterns.collect::<Result<_>>()? })
+    fn new(scratch: &Path) -> Self {
+        let valid = |pattern| Regex::new(pattern).expect("ours: the pattern is valid");
+        let patterns = PATTERNS.iter().map(|(pattern, word)| (valid(pattern), *word)).collect();
+        Self { scratch: scratch.display().to_string(), patterns }
     }
 
     fn apply(&self, text: &str) -> String {

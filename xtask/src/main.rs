@@ -17,6 +17,8 @@ mod soak;
 mod tidy;
 mod words;
 
+use std::path::PathBuf;
+
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
@@ -80,7 +82,11 @@ enum XtaskCommand {
     /// Check the project's rules that neither the compiler nor clippy checks
     Tidy,
     /// Write the reviewed snapshot of all text that a user can see, e2e/words/, and the output shown in docs/
-    Words,
+    Words {
+        /// Also take examples of messages from this recording of the tests (BINTIDE_RECORD=DIRECTORY)
+        #[arg(long, value_name = "DIRECTORY")]
+        recorded: Option<PathBuf>,
+    },
     /// Take pictures of the pages of stats, advise and relay with Debian's Chromium: target/screenshots, and docs/reference/relay/page.png
     Screenshots,
     /// Build the documentation as a book, target/book
@@ -121,7 +127,7 @@ fn main() -> Result<()> {
         XtaskCommand::Judge { part } => judge::run_judges(part),
         XtaskCommand::Screenshots => screenshot::take_screenshots(),
         XtaskCommand::Tidy => tidy::check(),
-        XtaskCommand::Words => words::write(),
+        XtaskCommand::Words { recorded } => words::write(recorded.as_deref()),
         XtaskCommand::Book => book::build_book(),
         XtaskCommand::Python(options) => python::check_python(&options),
         XtaskCommand::Features => checks::check_features(),

@@ -506,8 +506,8 @@ fn check_count(arg: &Arg, values: &[OsString]) -> anyhow::Result<()> {
     match values.len() {
         1 => Ok(()),
         _ if has_many => Ok(()),
-        0 => bail!("no value: expected one"),
-        count => bail!("{count} values: expected only one"),
+        0 => bail!("the list is empty: expected one value"),
+        count => bail!("{count} values: expected one value"),
     }
 }
 

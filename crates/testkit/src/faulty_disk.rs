@@ -3,12 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, ensure};
 use nix::errno::Errno;
 
-use crate::cache::target_dir;
+use crate::preloaded_library::build_library;
 
 const SOURCE: &str = include_str!("faulty_disk.c");
 
@@ -54,7 +53,11 @@ impl FaultyDisk {
             "{} must be an absolute path that does not contain the log",
             directory.display()
         );
-        Ok(Self { library: build_library()?, directory: directory.to_owned(), log: log.to_owned() })
+        Ok(Self {
+            library: build_library("faulty_disk", SOURCE)?,
+            directory: directory.to_owned(),
+            log: log.to_owned(),
+        })
     }
 
     /// Makes a command use this disk, with this failure.
@@ -86,28 +89,4 @@ impl FaultyDisk {
         };
         text.lines().map(|line| call(line).context("invalid line in the log of calls")).collect()
     }
-}
-
-/// Returns the compiled library, which is built once for its source.
-fn build_library() -> Result<PathBuf> {
-    static MAKING: Mutex<()> = Mutex::new(());
-    let _alone = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
-    let directory = target_dir().join("testkit");
-    fs::create_dir_all(&directory)?;
-    let own = std::process::id();
-    let (source, made) =
-        (directory.join(format!("faulty_disk-{own}.c")), directory.join(format!("faulty_disk-{own}.so")));
-    let library = directory.join("faulty_disk.so");
-    let copy = directory.join("faulty_disk.c");
-    if library.exists() && fs::read_to_string(&copy).is_ok_and(|text| text == SOURCE) {
-        return Ok(library);
-    }
-    fs::write(&source, SOURCE)?;
-    let compiled = Command::new("cc").args(["-shared", "-fPIC", "-O2", "-o"]).args([&made, &source]).output();
-    let compiled = compiled.context("could not run cc, a C compiler")?;
-    ensure!(compiled.status.success(), "faulty_disk.c: {}", String::from_utf8_lossy(&compiled.stderr));
-    // Other processes may build it at the same time: each renames a complete file.
-    fs::rename(&made, &library)?;
-    fs::rename(&source, &copy)?;
-    Ok(library)
 }

@@ -19,6 +19,7 @@
 //! | `unresponsive_port` | a host that drops packets: [`UnresponsivePort`] |
 //! | `faulty_disk` | a disk that fails: [`FaultyDisk`] |
 //! | `object_server` | an object store: [`ObjectServer`] |
+//! | `output_recorder` | what `bintide` says in a test: [`OutputRecorder`] |
 //! | `package_home` | the programs of a server: [`PackageHome`] |
 //! | [`DebeziumServer`] | Debezium Server |
 //! | [`KafkaBroker`] | a broker of Apache Kafka, or a cluster |
@@ -50,8 +51,10 @@ mod kafka_broker;
 mod kafka_topics;
 mod launch;
 mod object_server;
+mod output_recorder;
 mod package;
 mod package_home;
+mod preloaded_library;
 mod proxy;
 mod python_environment;
 mod registry_server;
@@ -74,6 +77,7 @@ pub use crate::kafka_broker::{KafkaBroker, SecuredListeners};
 pub use crate::kafka_topics::KafkaTopics;
 pub use crate::launch::{Launch, ServerFlavour, free_port};
 pub use crate::object_server::ObjectServer;
+pub use crate::output_recorder::{OutputRecorder, OutputRecording};
 pub use crate::package::{SERVERS_VARIABLE, TestPackage};
 pub use crate::package_home::PackageHome;
 pub use crate::proxy::{CutMode, Proxy, TrafficRecording};

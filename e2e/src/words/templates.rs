@@ -13,6 +13,8 @@ use anyhow::{Context, Result};
 use regex::Regex;
 
 use self::token::Token;
+use super::recorded::RecordedExamples;
+use super::unit_tests::UnitTestExamples;
 
 mod token;
 
@@ -69,55 +71,165 @@ const PREAMBLE: &str = "\
 Every message in the sources, by file; written by `cargo xtask words`.
 
 +  messages.txt has an example of it
--  it has none
+*  recorded.txt has an example of it, from an end-to-end test
+=  unit_tests.txt has an example of it, from a unit test
+-  it has no example
 ";
 
-/// Lists the messages of the sources, each with a mark if it occurs in `examples`; those of `help` are left out.
+/// Messages of one source file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceMessages {
+    /// Path of the file from the root of the workspace.
+    pub file: String,
+    /// Messages with their escapes and placeholders, without duplicates.
+    pub messages: Vec<String>,
+}
+
+/// Returns the messages of all source files, without those that are part of `help`.
 ///
 /// # Errors
 /// Fails if a source file cannot be read.
-pub fn collect(examples: &str, help: &str) -> Result<String> {
+pub fn sources(help: &str) -> Result<Vec<SourceMessages>> {
     let help = joined(help);
     let root = testkit::workspace_root();
-    let mut files = Vec::new();
+    let mut paths = Vec::new();
     for entry in fs::read_dir(root.join("crates"))? {
         let entry = entry?;
         if entry.file_name() != "testkit" && entry.path().join("src").is_dir() {
-            sources(&entry.path().join("src"), &mut files)?;
+            find_files(&entry.path().join("src"), &mut paths)?;
         }
     }
-    files.sort();
-    let scanned = files.iter().map(|path| scan(path)).collect::<Result<Vec<_>>>()?;
+    paths.sort();
+    let scanned = paths.iter().map(|path| scan(path)).collect::<Result<Vec<_>>>()?;
     let tests: BTreeSet<&PathBuf> = scanned.iter().flat_map(|file| &file.test_modules).collect();
-    let mut text = PREAMBLE.to_owned();
-    for (path, file) in files.iter().zip(&scanned) {
+    let mut files = Vec::new();
+    for (path, scanned) in paths.iter().zip(&scanned) {
         let is_test = path.ancestors().any(|above| tests.contains(&above.to_path_buf()));
-        let messages: Vec<&String> =
-            file.messages.iter().filter(|text| !help.contains(&joined(text))).collect();
-        if messages.is_empty() || is_test {
+        let messages: Vec<String> = scanned.messages.iter().map(|text| text.trim().to_owned()).collect();
+        let messages: Vec<String> =
+            messages.into_iter().filter(|text| !help.contains(&joined(text))).collect();
+        if !messages.is_empty() && !is_test {
+            let file = path.strip_prefix(&root).unwrap_or(path).display().to_string();
+            files.push(SourceMessages { file, messages });
+        }
+    }
+    Ok(files)
+}
+
+/// Lists the messages of the sources, each with a mark.
+pub fn list(
+    sources: &[SourceMessages],
+    examples: &str,
+    recorded: &RecordedExamples,
+    unit_tests: &UnitTestExamples,
+) -> String {
+    let mut text = PREAMBLE.to_owned();
+    for source in sources {
+        let _ = writeln!(text, "\n{}", source.file);
+        for message in &source.messages {
+            let mark = if is_shown(message, examples) {
+                '+'
+            } else if recorded.has(&source.file, message) {
+                '*'
+            } else if unit_tests.has(&source.file, message) {
+                '='
+            } else {
+                '-'
+            };
+            let _ = writeln!(text, "{mark}  {message}");
+        }
+    }
+    text
+}
+
+/// A line of a string literal in a unit test.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct TestText {
+    /// Path of the file from the root of the workspace.
+    pub(super) file: String,
+    /// Function that contains the literal.
+    pub(super) test: String,
+    /// Line without its escapes.
+    pub(super) line: String,
+}
+
+/// Returns the texts in the unit tests of a crate.
+///
+/// # Errors
+/// Fails if a source file cannot be read.
+pub(super) fn test_texts(directory: &Path) -> Result<Vec<TestText>> {
+    let root = testkit::workspace_root();
+    let mut paths = Vec::new();
+    for name in ["src", "tests"] {
+        let directory = root.join(directory).join(name);
+        if directory.is_dir() {
+            find_all_files(&directory, &mut paths)?;
+        }
+    }
+    paths.sort();
+    let scanned = paths.iter().map(|path| scan(path)).collect::<Result<Vec<_>>>()?;
+    let modules: BTreeSet<&PathBuf> = scanned.iter().flat_map(|file| &file.test_modules).collect();
+    let mut texts = Vec::new();
+    for path in &paths {
+        let source =
+            fs::read_to_string(path).with_context(|| format!("could not read {}", path.display()))?;
+        let tokens = token::split(&source);
+        let file = path.strip_prefix(&root).unwrap_or(path).display().to_string();
+        let is_test = path.starts_with(root.join(directory).join("tests"))
+            || path.ancestors().any(|above| modules.contains(&above.to_path_buf()));
+        if is_test {
+            add_test_texts(&tokens, &file, &mut texts);
             continue;
         }
-        let name = path.strip_prefix(&root).unwrap_or(path);
-        let _ = writeln!(text, "\n{}", name.display());
-        for message in messages {
-            let mark = if is_shown(message, examples)? { '+' } else { '-' };
-            let _ = writeln!(text, "{mark}  {}", message.trim());
+        for at in 0..tokens.len() {
+            if tokens[at] == Token::Sign('#') && is_test_attribute(&tokens[at..]) {
+                add_test_texts(&tokens[at..item_end(&tokens, at)], &file, &mut texts);
+            }
         }
     }
-    Ok(text)
+    Ok(texts)
+}
+
+fn add_test_texts(tokens: &[Token], file: &str, texts: &mut Vec<TestText>) {
+    let mut test = "";
+    for pair in tokens.windows(2) {
+        match pair {
+            [Token::Word(keyword), Token::Word(name)] if keyword == "fn" => test = name,
+            [_, Token::Text(text)] if text.contains(' ') => {
+                for line in text.split("\\n").map(str::trim).filter(|line| !line.is_empty()) {
+                    let line = line.replace("\\\"", "\"").replace("\\\\", "\\");
+                    texts.push(TestText { file: file.to_owned(), test: test.to_owned(), line });
+                }
+            }
+            _ => {}
+        }
+    }
 }
 
 /// Returns a text in one line, without line breaks and indentation.
 fn joined(text: &str) -> String {
-    text.replace("\\n", " ").replace("\\\"", "\"").split_whitespace().collect::<Vec<_>>().join(" ")
+    text.replace("\\n", " ")
+        .replace("\\\"", "\"")
+        .replace("\\\\", "\\")
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
-fn sources(directory: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+/// Finds the source files below a directory, without tests in files of their own.
+fn find_files(directory: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+    let mut all = Vec::new();
+    find_all_files(directory, &mut all)?;
+    files.extend(all.into_iter().filter(|path| !path.ends_with("tests.rs")));
+    Ok(())
+}
+
+fn find_all_files(directory: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     for entry in fs::read_dir(directory)? {
         let path = entry?.path();
         if path.is_dir() {
-            sources(&path, files)?;
-        } else if path.extension().is_some_and(|extension| extension == "rs") && !path.ends_with("tests.rs") {
+            find_all_files(&path, files)?;
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
             files.push(path);
         }
     }
@@ -269,19 +381,24 @@ fn without_placeholders(text: &str) -> String {
 }
 
 /// Checks whether a message occurs in the examples, with any text in place of its placeholders.
-fn is_shown(message: &str, examples: &str) -> Result<bool> {
-    let mut pattern = String::new();
+pub fn is_shown(message: &str, examples: &str) -> bool {
+    let texts: Vec<String> = literals(message).iter().map(|text| regex::escape(text)).collect();
+    let pattern = Regex::new(&texts.join(".*")).expect("ours: escaped texts are a valid pattern");
+    pattern.is_match(examples)
+}
+
+/// Returns the text before, between and after the placeholders of a message; of several lines, only of the longest.
+pub(super) fn literals(message: &str) -> Vec<String> {
     let line = message.trim_end_matches("\\n").split("\\n").max_by_key(|line| line.len()).unwrap_or(message);
     let line = line.replace("\\\"", "\"").replace("\\\\", "\\").replace("{{", "\u{1}").replace("}}", "\u{2}");
+    let mut literals = Vec::new();
     let mut rest = line.trim();
     while let Some((before, after)) = rest.split_once('{') {
-        pattern.push_str(&regex::escape(before));
-        pattern.push_str(".*");
+        literals.push(before);
         rest = after.split_once('}').map_or("", |(_, after)| after);
     }
-    pattern.push_str(&regex::escape(rest));
-    let pattern = pattern.replace('\u{1}', "\\{").replace('\u{2}', "\\}");
-    Ok(Regex::new(&pattern)?.is_match(examples))
+    literals.push(rest);
+    literals.into_iter().map(|text| text.replace('\u{1}', "{").replace('\u{2}', "}")).collect()
 }
 
 #[cfg(test)]
@@ -318,8 +435,8 @@ mod tests {
 
     #[test]
     fn placeholders_match_any_text() {
-        assert!(is_shown("{name} has no {what}", "x: f.log has no logs\n").unwrap());
-        assert!(!is_shown("{name} has no {what}", "x: f.log has a log\n").unwrap());
-        assert!(is_shown("a {{b}} \\\"c\\\"", "a {b} \"c\"").unwrap());
+        assert!(is_shown("{name} has no {what}", "x: f.log has no logs\n"));
+        assert!(!is_shown("{name} has no {what}", "x: f.log has a log\n"));
+        assert!(is_shown("a {{b}} \\\"c\\\"", "a {b} \"c\""));
     }
 }
