@@ -21,8 +21,8 @@ use crate::interrupt::HangupEffect;
 /// Prints, measures, checks, compresses, copies and applies binary logs of MySQL and MariaDB.
 ///
 /// A LOG argument is a file, a directory, an index file, an archive (s3://…), or `-` for standard input. For a
-/// directory, its index file gives the logs and their order. Plain and encrypted logs, compressed transactions, relay
-/// logs and open logs are supported.
+/// directory, its index file determines the logs and their order. Plain and encrypted logs, compressed transactions,
+/// relay logs and open logs are supported.
 #[derive(Debug, Parser)]
 #[command(name = "bintide", version, arg_required_else_help = true, max_term_width = 100)]
 #[command(disable_help_subcommand = true, after_long_help = HELP_FOOTER)]
@@ -55,9 +55,9 @@ Settings:
       top = 20                     file of --config or BINTIDE_CONFIG
   A setting without a command name applies to all commands that have the option:
   BINTIDE_KEYRING=FILE, or keyring = \"FILE\" above all tables. A setting with a
-  command name has precedence over one without. Values of an option without an
-  argument: 1, on, yes, true, or 0, off, no, false. dump also reads MySQL's
-  option files; these settings have precedence over them.
+  command name has precedence over one without. An option without an argument
+  is set by 1, on, yes or true, and not set by 0, off, no or false. dump also
+  reads MySQL's option files; these settings have precedence over them.
   NO_COLOR turns colour off.
 
 Exit codes:

@@ -19,14 +19,14 @@ use tracing::warn;
 use crate::exit::{CommandFailure, ErrorAdvice};
 
 /// Help for the LOG arguments of commands that cannot read standard input.
-pub(crate) const FILES_HELP: &str =
-    "Logs: files, directories or index files. For a directory, its index file gives the logs and their order";
+pub(crate) const FILES_HELP: &str = "Logs: files, directories or index files. For a directory, its index file \
+    determines the logs and their order";
 
 /// Options that name the logs to read.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct LogArgs {
-    /// Logs to read: files, directories or index files; `-` for standard input. For a directory, its index file gives
-    /// the logs and their order.
+    /// Logs to read: files, directories or index files; `-` for standard input. For a directory, its index file
+    /// determines the logs and their order.
     #[arg(value_name = "LOG", required = true)]
     logs: Vec<PathBuf>,
     /// Keyring file for encrypted logs and archives, of component_keyring_file or the older keyring_file plugin.

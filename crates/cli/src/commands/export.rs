@@ -48,7 +48,6 @@ Examples:
   server, or from the table definitions in the logs:
       bintide export --to changes --schema mysql://reader@db1/ binlog.000012
       bintide export --to changes --schema ddl /var/lib/mysql
-
   To an object store, with credentials from the environment or from ~/.aws:
       bintide export --to s3://changes/db1 /var/lib/mysql
 
@@ -67,7 +66,8 @@ pub(crate) struct ExportArgs {
     /// Print the result as JSON.
     #[arg(long)]
     json: bool,
-    /// Skip changes that are logged as statements, instead of failing: the rows that they changed are not known.
+    /// Skip changes that are logged as statements, instead of failing. The log does not contain the rows of these
+    /// changes.
     #[arg(long)]
     skip_statements: bool,
     #[command(flatten)]
@@ -113,9 +113,9 @@ struct ExportNameArgs {
     /// Column names in the files
     #[arg(long, value_enum, value_name = "NAMES", default_value_t = ExportNaming::Named)]
     columns: ExportNaming,
-    /// Source of column names that the log does not have: a server, as mysql://USER@HOST:PORT/, where the account
-    /// needs SELECT on the tables; or ddl, for the table definitions in the logs. The connection options below
-    /// complete or replace the address of the server.
+    /// Source of column names that the log does not have: a server, as mysql://USER@HOST:PORT/ (the account needs
+    /// SELECT on the tables); or ddl: the table definitions in the logs. The connection options below complete or
+    /// replace the address of the server.
     #[arg(long, value_name = "SERVER|ddl")]
     schema: Option<String>,
     #[command(flatten)]

@@ -22,7 +22,7 @@ Examples:
 /// Arguments of `bintide man`.
 #[derive(Args, Debug)]
 pub(crate) struct ManArgs {
-    /// Command to print the page of, such as `stats` or `relay user` [default: bintide itself]
+    /// Command whose page is printed, such as `stats` or `relay user` [default: bintide itself]
     command: Vec<String>,
     /// Write all pages to this directory instead of printing one.
     #[arg(long, value_name = "DIR", conflicts_with = "command")]

@@ -57,9 +57,9 @@ Examples:
 Sizes are those of whole log files as a server would write them. Times are
 measured on one core of this machine; a slower machine takes longer in
 proportion.
-advise writes nothing, and queries no server except that of --from. Its account
-needs REPLICATION SLAVE and REPLICATION CLIENT, and SELECT on performance_schema
-for the server's own measurements.";
+advise writes nothing, and queries no server except that of --from. The account
+on this server needs REPLICATION SLAVE and REPLICATION CLIENT, and SELECT on
+performance_schema for the server's own measurements.";
 
 const FROM_HELP: &str = "Measure the newest logs of a running server: mysql://USER@HOST:PORT/, or \
     mysql://USER@localhost/?socket=FILE. The connection options below complete or replace this address. The logs are \
@@ -75,9 +75,9 @@ pub(crate) struct AdviseArgs {
     inputs: LogArgs,
     #[command(flatten)]
     newest_logs: NewestLogArgs,
-    /// Compression levels to measure, separated by commas: 1 to 22.
+    /// Compression levels to measure, separated by commas: 1 to 22 [default: 1,3,6,9,12,19]
     #[arg(long, short, value_name = "LEVELS", value_delimiter = ',', value_parser = parse_level)]
-    #[arg(default_values = ["1", "3", "6", "9", "12", "19"])]
+    #[arg(hide_default_value = true, default_values = ["1", "3", "6", "9", "12", "19"])]
     levels: Vec<ZstdLevel>,
     /// Measure all transactions: exact, but high levels take many minutes per gigabyte.
     #[arg(long)]

@@ -51,8 +51,8 @@ pub(super) struct ArchiveAddArgs {
     #[arg(long)]
     then_remove: bool,
     /// Encrypt what is stored in the archive, with the newest key of --keyring: segments, manifests and change tables.
-    /// An archive with encrypted logs gets no others. Names and sizes of objects stay readable; the names of change
-    /// tables contain those of databases and tables.
+    /// After that, logs can be added to this archive only with --encrypt. Names and sizes of objects stay readable;
+    /// names of change tables contain the names of databases and tables.
     #[arg(long)]
     encrypt: bool,
     /// Continue until stopped: archive each log of the directory as soon as its server has closed it.
@@ -76,10 +76,10 @@ pub(super) struct ArchiveAddArgs {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Column names of change tables")]
 struct TableNameArgs {
-    /// Server that has the tables: source of the column names and ENUM texts that the logs do not have
-    /// (binlog_row_metadata=MINIMAL, the default of MySQL). mysql://USER@HOST:PORT/ or
-    /// mysql://USER@localhost/?socket=FILE; the account needs SELECT on the tables. The connection options below
-    /// complete this address, or are used instead of it.
+    /// Server that has the tables, as mysql://USER@HOST:PORT/ or mysql://USER@localhost/?socket=FILE. The column names
+    /// and ENUM texts are read from this server if the logs do not have them (binlog_row_metadata=MINIMAL, the default
+    /// of MySQL). The account needs SELECT on the tables. The connection options below complete or replace this
+    /// address.
     #[arg(long, value_name = "SERVER", requires = "change_tables")]
     schema: Option<String>,
     #[command(flatten)]

@@ -105,7 +105,7 @@ enum ArchiveAction {
     Restore(restore::RestoreArgs),
     /// Delete the oldest archived logs, and segments of uploads that were interrupted.
     Prune(prune::PruneArgs),
-    /// Print the key of encrypted change tables in base64, for the programs that read them.
+    /// Print the key of encrypted change tables in base64, for programs that read these tables.
     TableKey(table_key::TableKeyArgs),
 }
 

@@ -29,8 +29,8 @@ pub(super) struct PruneArgs {
     /// Archive: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX, or a directory.
     #[arg(value_name = "ARCHIVE")]
     location: String,
-    /// Retain at most this age (30m, 12h, 7d, 2w), by the last event of a log, or this size in the archive, with
-    /// change tables (500M, 100G); older logs are deleted. The newest log stays.
+    /// Retain logs up to this age (30m, 12h, 7d, 2w; the age of their last event), or up to this total size with change
+    /// tables (500M, 100G); older logs are deleted. The newest log is always retained.
     #[arg(long, value_name = "LIMIT", value_parser = parse_retention)]
     keep: RetentionLimit,
     /// Print what would be deleted, and delete nothing.

@@ -21,9 +21,9 @@ use crate::staged_tables::StagedTables;
 /// Options of change tables.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub(crate) struct ChangeTableArgs {
-    /// Also write the row changes of each log into the archive, as change tables (Parquet) that DuckDB, pyarrow and
-    /// Spark read there: tables/database=DB/table=TABLE/day=DAY/. Columns whose names neither the log nor the server
-    /// has are named @1, @2 and so on.
+    /// Also write the row changes of each log into the archive, as change tables (Parquet files in
+    /// tables/database=DB/table=TABLE/day=DAY/), which DuckDB, pyarrow and Spark can read there. If neither the log nor
+    /// the server has the column names, columns are named @1, @2 and so on.
     #[arg(long)]
     pub(crate) change_tables: bool,
     /// With --change-tables, skip changes that are logged as statements. By default, a log with such changes gets no

@@ -62,10 +62,10 @@ pub(crate) struct HistoryArgs {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Column names")]
 struct HistoryNameArgs {
-    /// Server that has the table: source of the column names, key and ENUM texts that the logs do not have
-    /// (binlog_row_metadata=MINIMAL, the default of MySQL). mysql://USER@HOST:PORT/ or
-    /// mysql://USER@localhost/?socket=FILE; the account needs SELECT on the table. The connection options below
-    /// complete this address, or are used instead of it.
+    /// Server that has the table, as mysql://USER@HOST:PORT/ or mysql://USER@localhost/?socket=FILE. The column names,
+    /// key and ENUM texts are read from this server if the logs do not have them (binlog_row_metadata=MINIMAL, the
+    /// default of MySQL). The account needs SELECT on the table. The connection options below complete or replace this
+    /// address.
     #[arg(long, value_name = "SERVER")]
     schema: Option<String>,
     #[command(flatten)]

@@ -104,7 +104,7 @@ pub(crate) struct ReceivedArchiveArgs {
     #[arg(long, value_name = "ARCHIVE")]
     archive: Option<String>,
     /// Encrypt what is stored in the archive, with the newest key of --keyring: segments, manifests and change tables.
-    /// Encrypted logs are decrypted before, so that they become smaller.
+    /// Encrypted logs are decrypted first, because encrypted bytes cannot be compressed.
     #[arg(long)]
     encrypt_archive: bool,
     #[cfg(feature = "columns")]
@@ -145,11 +145,10 @@ pub(crate) struct SourceArgs {
     /// the newest key of --keyring.
     #[arg(long)]
     encrypt: bool,
-    /// Keyring file to write and resume encrypted logs, of component_keyring_file or the older
-    /// keyring_file plugin.
+    /// Keyring file for new and resumed encrypted logs, of component_keyring_file or the older keyring_file plugin.
     #[arg(long, value_name = "FILE")]
     pub(crate) keyring: Option<PathBuf>,
-    /// Use only this compression algorithm for the connection; see --compression-algorithms.
+    /// Compress the connection with only this algorithm; --compression-algorithms allows several.
     #[arg(long, value_enum, value_name = "ALGORITHM")]
     compression: Option<NetworkCompression>,
 }

@@ -65,10 +65,11 @@ Examples:
   Show a running relay's clients, forms and logs:
       bintide relay status mysql://monitor@relay1:3307/
 
-Replicas and mysqlbinlog of MySQL 8.0.20 or later get the logs as they are
-stored. All other clients get uncompressed transactions: older MySQL, MariaDB,
-connectors. Ctrl-C or SIGTERM stops the relay; replicas reconnect by themselves.
-SIGHUP reloads accounts and certificates.";
+With --form auto, bintide, and replicas and mysqlbinlog of MySQL 8.0.20 or
+later, get the logs as they are stored. All other clients get uncompressed
+transactions: older MySQL, MariaDB, connectors. Ctrl-C or SIGTERM stops the
+relay; replicas reconnect by themselves. SIGHUP reloads accounts and
+certificates.";
 
 /// Help for `--metrics`, which also serves the page.
 const METRICS_HELP: &str = "Serve a status page, metrics for Prometheus, /healthz and /readyz over HTTP at this \
@@ -85,14 +86,14 @@ pub(crate) struct RelayArgs {
     #[command(subcommand)]
     action: Option<RelayAction>,
     /// Directory or index file of the logs. With --from, relay receives into this directory; otherwise another program
-    /// writes it, such as bintide receive, a backup, or a running server.
+    /// writes the logs: bintide receive, a backup program, or a running server.
     #[arg(value_name = "DIR", required = true)]
     directory: Option<PathBuf>,
     /// Address to listen on. Port 0 means any free port. Without accounts, the address must be local.
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:3307")]
     listen: String,
-    /// Form of the logs for accounts that have the form auto: as-is, plain, compressed or compressed:LEVEL. With auto,
-    /// each client gets the form that it can read.
+    /// Form of the logs for accounts without a form of their own: as-is, plain, compressed, compressed:LEVEL or auto.
+    /// With auto, each client gets a form that it can read.
     #[arg(long, value_name = "FORM", default_value = "auto")]
     form: FormChoice,
     /// File of accounts; edit it with `bintide relay user` [default: accounts.toml in DIR]

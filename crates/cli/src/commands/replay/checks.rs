@@ -34,7 +34,7 @@ pub(super) struct AllowArgs {
     /// Apply the logs even if the target has applied logs of another server.
     #[arg(long)]
     allow_other_source: bool,
-    /// Apply the logs even if the account appears to lack privileges; stops at the first refused statement.
+    /// Apply the logs even if the account appears to lack privileges. The replay stops at the first refused statement.
     #[arg(long)]
     allow_missing_privileges: bool,
 }

@@ -30,8 +30,8 @@ use crate::screen::{self, ReportStyle};
 /// Options of a dry run.
 #[derive(Args, Debug)]
 pub(super) struct DryRunArgs {
-    /// Change nothing: read all logs, and report the amount of work, the parallelism, how many row changes are saved by
-    /// merging, failed checks and the estimated time.
+    /// Change nothing: read all logs, and report the amount of work, the possible parallelism, the number of row
+    /// changes before and after merging, failed checks and the estimated time.
     #[arg(long)]
     pub(super) dry_run: bool,
     /// With --dry-run: do not connect to the target; assume that it is empty.

@@ -29,8 +29,8 @@ pub(super) struct DebeziumArgs {
     /// Form of BINARY, VARBINARY and BLOB [default: bytes]
     #[arg(long, value_enum, value_name = "MODE")]
     binary_handling_mode: Option<BinaryForm>,
-    /// Write only these columns: regular expressions for DATABASE.TABLE.COLUMN, separated by commas. Keys have all
-    /// their columns.
+    /// Write only these columns: regular expressions for DATABASE.TABLE.COLUMN, separated by commas. Keys of records
+    /// always have all their columns.
     #[arg(long, value_name = "COLUMNS", conflicts_with = "column_exclude_list")]
     column_include_list: Option<ColumnPatterns>,
     /// Do not write these columns.
@@ -92,7 +92,7 @@ enum TimeForm {
 /// Value of `--binary-handling-mode`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum BinaryForm {
-    /// Bytes, which JSON has as base64
+    /// Bytes; in JSON, base64
     Bytes,
     /// Base64
     Base64,

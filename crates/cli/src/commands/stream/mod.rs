@@ -97,12 +97,13 @@ pub(crate) struct StreamArgs {
     /// Column names in records
     #[arg(long, value_enum, value_name = "NAMES", default_value_t = ColumnNaming::Named)]
     columns: ColumnNaming,
-    /// Source of column names that the log does not have: a server, as mysql://USER@HOST:PORT/, where the account
-    /// needs SELECT on the tables; or ddl, for the table definitions in the logs. The connection options of this server
-    /// have the prefix --schema-, such as --schema-ssl-ca. [default: the server of --from]
+    /// Source of column names that the log does not have: a server, as mysql://USER@HOST:PORT/ (the account needs
+    /// SELECT on the tables); or ddl: the table definitions in the logs. The connection options of this server have the
+    /// prefix --schema-, such as --schema-ssl-ca. [default: the server of --from]
     #[arg(long, value_name = "SERVER|ddl")]
     schema: Option<String>,
-    /// Skip changes that are logged as statements, instead of failing: the rows that they changed are not known.
+    /// Skip changes that are logged as statements, instead of failing. The log does not contain the rows of these
+    /// changes.
     #[arg(long)]
     skip_statements: bool,
     /// Add the original statement to each record, if the source logs it (binlog_rows_query_log_events).

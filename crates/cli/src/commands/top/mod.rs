@@ -45,7 +45,7 @@ Press q to quit.";
 /// Arguments of `bintide top`.
 #[derive(Args, Debug)]
 pub(crate) struct TopArgs {
-    /// Store to watch: a directory of logs that grows, or its index file.
+    /// Store to watch: a directory to which a server or bintide receive writes logs, or its index file.
     #[arg(value_name = "STORE")]
     store: Option<PathBuf>,
     /// Process to watch, by the address of its --metrics. Repeatable [default without STORE: all processes of this

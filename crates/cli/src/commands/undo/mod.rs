@@ -103,7 +103,7 @@ pub(crate) struct UndoArgs {
 /// Options for the result.
 #[derive(Args, Debug)]
 struct UndoOutputArgs {
-    /// Log or script to write. The file must not exist [default: standard output]
+    /// File for the new log or SQL script. It must not exist [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     result_file: Option<PathBuf>,
     /// Write a log with compressed transactions, at this zstd level from 1 to 22 [default level: 3]

@@ -53,7 +53,7 @@ const HOST_HELP: &str = "Host name of the replica; localhost means its Unix sock
 #[command(mut_arg("host", |arg| arg.help(HOST_HELP)))]
 #[command(mut_arg("user", |arg| arg.help("User name of the account [default: root]")))]
 pub(crate) struct WarmArgs {
-    /// Number of connections that read pages [default: 10, or up to 32 if reading a page takes long]
+    /// Number of connections that search for pages [default: 10, or up to 32 if reading a page takes long]
     #[arg(short, long, value_name = "N", value_parser = number_within::<u16>(1..=1000))]
     threads: Option<u16>,
     /// Skip this number of events after the applier's position: read no pages for them. -o, -s and -m are options of
