@@ -480,6 +480,9 @@ impl DumpSession {
         let file = self.log.as_bytes();
         let fields;
         let heartbeat = match self.options.heartbeat_version {
+            HeartbeatVersion::V1 if position > u64::from(u32::MAX) => {
+                return self.send_distant_position(position, now, out);
+            }
             HeartbeatVersion::V1 => Event::Heartbeat(Heartbeat { file }),
             HeartbeatVersion::V2 => {
                 fields = HeartbeatV2::encode_fields(file, position);
@@ -488,6 +491,17 @@ impl DumpSession {
         };
         // Servers also send only the low 32 bits.
         self.send_artificial(&heartbeat, EventFlags(0), position as u32, out);
+        self.last_sent = now;
+    }
+
+    /// Sends a position beyond 4 GiB to a client without heartbeats of version 2. Such a client would take the low 32
+    /// bits for a step back, and end the connection with an error (13122 in MySQL 8.0.15): the position is sent in a
+    /// Rotate event. Clients accept no Rotate event within a transaction.
+    fn send_distant_position(&mut self, position: u64, now: Instant, out: &mut Vec<DumpPiece>) {
+        if self.is_skipping || !self.is_in_transaction {
+            let rotate = Event::Rotate(Rotate { position, file: self.log.as_bytes() });
+            self.send_artificial(&rotate, EventFlags::ARTIFICIAL, 0, out);
+        }
         self.last_sent = now;
     }
 
