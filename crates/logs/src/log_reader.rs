@@ -340,6 +340,7 @@ impl LogReader {
 
     /// Records that the bytes of a large event are read next. Returns the start of the event.
     fn begin_large_event(&mut self, header: &EventHeader) -> u64 {
+        assert!(header.size as usize > HEADER_SIZE, "ours: a large event has more than its header");
         let start = self.tail_start.offset;
         self.state = ReadState::LargeEvent { start, end: start + u64::from(header.size) };
         start
@@ -564,7 +565,12 @@ impl LogReader {
     }
 
     /// Adds whole events to the run.
-    fn fill(&mut self, run: &mut ChunkBuilder, mode: ReadMode, large: LargeEvents) -> Result<FillStop, LogError> {
+    fn fill(
+        &mut self,
+        run: &mut ChunkBuilder,
+        mode: ReadMode,
+        large: LargeEvents,
+    ) -> Result<FillStop, LogError> {
         loop {
             if let Some(header) = large.header(&run.bytes[run.end..]) {
                 return match run.bounds.is_empty() {
@@ -810,14 +816,16 @@ enum LargeEvents {
 impl LargeEvents {
     /// Returns whether an event of this type and size is not returned whole.
     fn contains(self, event_type: EventType, size: usize) -> bool {
+        // The framer reports a size that is too small for an event.
+        let exceeds = |large: usize| size > large.max(HEADER_SIZE);
         match self {
             Self::None => false,
-            Self::Payloads(large) => event_type == EventType::TransactionPayload && size > large,
+            Self::Payloads(large) => event_type == EventType::TransactionPayload && exceeds(large),
             // The framer reports an impossible size, and needs all events that change the format.
             Self::Any(large) => {
                 let changes_format =
                     matches!(event_type, EventType::FormatDescription | EventType::MariadbStartEncryption);
-                size > large && size <= EVENT_SIZE_MAX as usize && !changes_format
+                exceeds(large) && size <= EVENT_SIZE_MAX as usize && !changes_format
             }
         }
     }

@@ -498,6 +498,7 @@ impl DumpSession {
     /// bits for a step back, and end the connection with an error (13122 in MySQL 8.0.15): the position is sent in a
     /// Rotate event. Clients accept no Rotate event within a transaction.
     fn send_distant_position(&mut self, position: u64, now: Instant, out: &mut Vec<DumpPiece>) {
+        assert!(position > u64::from(u32::MAX), "ours: {position} fits in a heartbeat of version 1");
         if self.is_skipping || !self.is_in_transaction {
             let rotate = Event::Rotate(Rotate { position, file: self.log.as_bytes() });
             self.send_artificial(&rotate, EventFlags::ARTIFICIAL, 0, out);
