@@ -179,9 +179,9 @@ fn named_certificate(name: &str, subjects: Vec<String>) -> Result<CertificatePar
     Ok(certificate)
 }
 
-/// Writes an authority, and certificates of a broker and a client that it has signed.
-fn write_certificates(directory: &Path) -> Result<()> {
-    let mut authority = named_certificate("authority", Vec::new())?;
+/// Writes an authority of this name, and certificates of a broker and a client that it has signed.
+fn write_certificates(directory: &Path, name: &str) -> Result<()> {
+    let mut authority = named_certificate(name, Vec::new())?;
     authority.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate()?)?;
     fs::write(directory.join("ca.pem"), authority.pem())?;
@@ -201,8 +201,8 @@ fn write_certificates(directory: &Path) -> Result<()> {
 #[test]
 fn certificates_are_checked() -> Result<()> {
     let (directory, other) = (TempDir::new()?, TempDir::new()?);
-    write_certificates(directory.path())?;
-    write_certificates(other.path())?;
+    write_certificates(directory.path(), "authority")?;
+    write_certificates(other.path(), "other authority")?;
     let path = |name: &str| directory.path().join(name).display().to_string();
     let properties = [
         "listener.name.ssl.ssl.client.auth=required".to_owned(),
