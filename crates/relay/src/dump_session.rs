@@ -291,7 +291,7 @@ impl DumpSession {
         (self.log, self.position) = (next, MAGIC.len() as u64);
         (self.is_skipping, self.skipped_end) = (false, None);
         self.progress.begin_log();
-        self.send_rotate(now, out);
+        self.send_rotate(self.position, now, out);
     }
 
     /// Records that the first event of the dump is not available yet. Heartbeats keep the connection open.
@@ -341,7 +341,7 @@ impl DumpSession {
         {
             self.send_statement_end(replica, out);
         }
-        self.send_rotate(now, out);
+        self.send_rotate(self.position, now, out);
     }
 
     /// Sends a rows event without rows that ends a statement: see [`DumpOptions::statement_end_for`].
@@ -470,8 +470,9 @@ impl DumpSession {
         }
     }
 
-    fn send_rotate(&mut self, now: Instant, out: &mut Vec<DumpPiece>) {
-        let rotate = Event::Rotate(Rotate { position: self.position, file: self.log.as_bytes() });
+    /// Sends an artificial Rotate event to a position of the log.
+    fn send_rotate(&mut self, position: u64, now: Instant, out: &mut Vec<DumpPiece>) {
+        let rotate = Event::Rotate(Rotate { position, file: self.log.as_bytes() });
         self.send_artificial(&rotate, EventFlags::ARTIFICIAL, 0, out);
         self.last_sent = now;
     }
@@ -499,11 +500,10 @@ impl DumpSession {
     /// Rotate event. Clients accept no Rotate event within a transaction.
     fn send_distant_position(&mut self, position: u64, now: Instant, out: &mut Vec<DumpPiece>) {
         assert!(position > u64::from(u32::MAX), "ours: {position} fits in a heartbeat of version 1");
-        if self.is_skipping || !self.is_in_transaction {
-            let rotate = Event::Rotate(Rotate { position, file: self.log.as_bytes() });
-            self.send_artificial(&rotate, EventFlags::ARTIFICIAL, 0, out);
+        match self.is_in_transaction && !self.is_skipping {
+            true => self.last_sent = now,
+            false => self.send_rotate(position, now, out),
         }
-        self.last_sent = now;
     }
 
     fn send_artificial(&self, event: &Event<'_>, flags: EventFlags, next: u32, out: &mut Vec<DumpPiece>) {
