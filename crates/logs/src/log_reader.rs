@@ -674,7 +674,7 @@ impl LogReader {
             if head[4] == EventType::FormatDescription.code()
                 || head[4] == EventType::MariadbStartEncryption.code()
                 || head.starts_with(&MAGIC)
-                || large.contains(EventType::from_code(head[4]), size)
+                || large.contains(head[4], size)
                 || !(size_min..=EVENT_SIZE_MAX as usize).contains(&size)
                 || end > run.size
                 || end > run.bytes.len()
@@ -814,17 +814,18 @@ enum LargeEvents {
 }
 
 impl LargeEvents {
-    /// Returns whether an event of this type and size is not returned whole.
-    fn contains(self, event_type: EventType, size: usize) -> bool {
+    /// Returns whether an event is not returned whole, by the code of its type and its size.
+    fn contains(self, code: u8, size: usize) -> bool {
         // The framer reports a size that is too small for an event.
         let exceeds = |large: usize| size > large.max(HEADER_SIZE);
         match self {
             Self::None => false,
-            Self::Payloads(large) => event_type == EventType::TransactionPayload && exceeds(large),
+            Self::Payloads(large) => exceeds(large) && code == EventType::TransactionPayload.code(),
             // The framer reports an impossible size, and needs all events that change the format.
             Self::Any(large) => {
-                let changes_format =
-                    matches!(event_type, EventType::FormatDescription | EventType::MariadbStartEncryption);
+                let changes_format = [EventType::FormatDescription, EventType::MariadbStartEncryption]
+                    .iter()
+                    .any(|changing| changing.code() == code);
                 exceeds(large) && size <= EVENT_SIZE_MAX as usize && !changes_format
             }
         }
@@ -833,7 +834,8 @@ impl LargeEvents {
     /// Returns the header of the event at the start of these bytes, if the event is not returned whole.
     fn header(self, bytes: &[u8]) -> Option<EventHeader> {
         let header = EventHeader::decode(&mut Cursor::new(bytes.first_chunk::<HEADER_SIZE>()?)).ok()?;
-        let is_large = self.contains(header.event_type, header.size as usize) && !bytes.starts_with(&MAGIC);
+        let is_large =
+            self.contains(header.event_type.code(), header.size as usize) && !bytes.starts_with(&MAGIC);
         is_large.then_some(header)
     }
 }
