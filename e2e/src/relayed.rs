@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use servers::{CancelToken, PasswordSource, PublicKeySource, ServerAddress, SslMode, TlsPolicy};
 use tempfile::TempDir;
-use testkit::{Launch, ServerFlavour, TestPackage, TestServer, free_port};
+use testkit::{Launch, PackageHome, ServerFlavour, TestPackage, TestServer, free_port};
 use wire::{BinlogDump, Capabilities, CleartextPolicy, ClientCommand, DumpFlags};
 
 use crate::command::{Running, wait_until};
@@ -105,6 +105,19 @@ pub fn relay_address(port: u16) -> ServerAddress {
         timeout: ServerAddress::DEFAULT_TIMEOUT,
         cancel: CancelToken::default(),
     }
+}
+
+/// Asks a relay or a source on this machine with the mysql client. Returns its output, including errors.
+///
+/// # Errors
+///
+/// Fails if the client does not start.
+pub fn ask(port: u16, sql: &str, more: &[&str]) -> Result<String> {
+    let mut command = PackageHome::find(TestPackage::Mysql)?.command("mysql")?;
+    command.args(["--no-defaults", "--host=127.0.0.1", "--user=root", "--batch", "-e", sql]).args(more);
+    let output = command.arg(format!("--port={port}")).output()?;
+    let printed = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    Ok(printed.concat())
 }
 
 /// Adds an account without a password to a file of accounts, with these options of `bintide relay user add`.

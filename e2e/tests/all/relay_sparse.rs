@@ -3,10 +3,10 @@
 use anyhow::{Context, Result, ensure};
 use e2e::bounded::peak_of;
 use e2e::command::wait_until;
-use e2e::relayed::{RelayProcess, ReplicaStartPoint, follow, replica, status};
+use e2e::relayed::{RelayProcess, ReplicaStartPoint, ask, follow, replica, status};
 use e2e::sparse_log::{SparseLog, UUID};
 use tempfile::TempDir;
-use testkit::{PackageHome, TestPackage, TestServer};
+use testkit::{TestPackage, TestServer};
 
 /// Maximum memory of the relay in KiB. The log has five events of 1 GiB, which no client gets.
 const MEMORY_MAX: u64 = 200 << 10;
@@ -19,15 +19,6 @@ fn replica_with_three(package: TestPackage) -> Result<TestServer> {
          insert into d.t values (1, 'x'); set global gtid_purged = '{UUID}:1-3'"
     ))?;
     Ok(replica)
-}
-
-/// Returns the output of the mysql client.
-fn ask(port: u16, sql: &str) -> Result<String> {
-    let mut command = PackageHome::find(TestPackage::Mysql)?.command("mysql")?;
-    command.args(["--no-defaults", "--host=127.0.0.1", "--user=root", "--batch", "-N", "-e", sql]);
-    let output = command.arg(format!("--port={port}")).output()?;
-    ensure!(output.status.success(), "{sql}: {}", String::from_utf8_lossy(&output.stderr));
-    Ok(String::from_utf8(output.stdout)?)
 }
 
 #[test]
@@ -43,10 +34,10 @@ fn replicas_get_what_lies_beyond_4_gib() -> Result<()> {
         })
         .with_context(|| format!("{package:?}: {:?}", status(&replica)))?;
     }
-    let shown = ask(relay.port, "SHOW BINARY LOGS")?;
+    let shown = ask(relay.port, "SHOW BINARY LOGS", &[])?;
     ensure!(shown.contains(&log.size.to_string()), "{} bytes: {shown}", log.size);
     let events =
-        ask(relay.port, &format!("SHOW BINLOG EVENTS IN 'binlog.000001' FROM {} LIMIT 2", log.fourth))?;
+        ask(relay.port, &format!("SHOW BINLOG EVENTS IN 'binlog.000001' FROM {} LIMIT 2", log.fourth), &[])?;
     ensure!(events.contains(&format!("{UUID}:4")), "{events}");
     let running = relay.running.as_ref().context("the relay does not run")?;
     let peak = peak_of(running.id()).context("the relay has ended")?;

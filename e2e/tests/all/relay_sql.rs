@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, ensure};
 use e2e::command::{Running, wait_until};
 use e2e::program::bintide;
-use e2e::relayed::{RelayProcess, ReplicaStartPoint, follow, index_of, status, wait_for_equal};
+use e2e::relayed::{RelayProcess, ReplicaStartPoint, ask, follow, index_of, status, wait_for_equal};
 use e2e::{bounded, large};
 use tempfile::TempDir;
 use testkit::{Launch, PackageHome, TestPackage, TestServer, free_port};
@@ -37,15 +37,6 @@ impl AskedRelay {
     fn ask(&self, sql: &str) -> Result<String> {
         ask(self.port, sql, &[])
     }
-}
-
-/// Returns the output of the mysql client, including errors.
-fn ask(port: u16, sql: &str, more: &[&str]) -> Result<String> {
-    let mut command = PackageHome::find(TestPackage::Mysql)?.command("mysql")?;
-    command.args(["--no-defaults", "--host=127.0.0.1", "--user=root", "--batch", "-e", sql]).args(more);
-    let output = command.arg(format!("--port={port}")).output()?;
-    let printed = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-    Ok(printed.concat())
 }
 
 fn source(package: TestPackage) -> Result<TestServer> {
