@@ -7,10 +7,11 @@ use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 use std::thread;
 
 use anyhow::{Context, Result, anyhow, ensure};
+use logs::lock;
 use testkit::{OutputRecorder, PackageHome, TestPackage};
 
 /// Name under which both programs are called.
@@ -113,7 +114,7 @@ pub fn bintide() -> Result<&'static Path> {
 /// Returns the script that runs a recorded program for a test.
 fn recorded(directory: &Path, program: &Path, test: &str) -> Result<&'static Path> {
     static SCRIPTS: Mutex<BTreeMap<String, &'static Path>> = Mutex::new(BTreeMap::new());
-    let mut scripts = SCRIPTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut scripts = lock(&SCRIPTS);
     if let Some(script) = scripts.get(test) {
         return Ok(script);
     }

@@ -176,6 +176,8 @@ impl Normalizer {
 const PATTERNS: &[(&str, &str)] = &[
     (concat!(env!("CARGO_PKG_VERSION_MAJOR"), r"\.\d+\.\d+ for \S+ on \S+"), "VERSION for SYSTEM on CPU"),
     (r"bintide \d+\.\d+\.\d+", "bintide VERSION"),
+    // Random ends of the names of an archive's segments.
+    (r"(segments/[A-Za-z0-9.-]+)\.[0-9a-f]{16}\b", "${1}.NUMBER"),
     // Temporary files, and durations.
     (r"\.tmp[A-Za-z0-9]{6}\b", ".tmpNAME"),
     (r"\bbintide-[A-Za-z0-9]{6}\b", "bintide-NAME"),

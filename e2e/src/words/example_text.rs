@@ -1,4 +1,7 @@
-//! Search for messages in text that may be an example of them.
+//! Examples of messages, and the search for messages in text that may be an example of them.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use regex::Regex;
 
@@ -13,7 +16,42 @@ const CLEAR_LEN: usize = 20;
 /// Shortest text without placeholders by which a message is recognized.
 const LITERAL_MIN: usize = 5;
 
-/// A message, as it is searched for in lines.
+/// Example of a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct MessageExample {
+    /// Name of the test that has the message.
+    pub(super) test: String,
+    pub(super) line: String,
+}
+
+/// Examples by source file and message.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct MessageExamples(pub(super) BTreeMap<(String, String), MessageExample>);
+
+impl MessageExamples {
+    /// Checks whether a message has an example.
+    pub(super) fn has(&self, file: &str, message: &str) -> bool {
+        self.0.contains_key(&(file.to_owned(), message.to_owned()))
+    }
+
+    /// Returns the examples as text, in the order of the sources.
+    pub(super) fn text(&self, preamble: &str, sources: &[SourceMessages]) -> String {
+        let mut text = preamble.to_owned();
+        for source in sources {
+            let mut heading = format!("\n{}\n", source.file);
+            for message in &source.messages {
+                if let Some(example) = self.0.get(&(source.file.clone(), message.clone())) {
+                    text.push_str(&heading);
+                    heading.clear();
+                    let _ = writeln!(text, "# {message}\n  {}\n  {}", example.test, example.line);
+                }
+            }
+        }
+        text
+    }
+}
+
+/// Pattern that finds a message in a line.
 #[derive(Debug)]
 pub(super) struct MessageMatcher {
     pattern: Regex,

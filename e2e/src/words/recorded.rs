@@ -14,7 +14,7 @@ use regex::Regex;
 use testkit::OutputRecorder;
 
 use super::Normalizer;
-use super::example_text::{self, AllMessages, MessageMatcher};
+use super::example_text::{self, AllMessages, MessageExample, MessageExamples, MessageMatcher};
 use super::templates::{self, SourceMessages};
 
 /// Characters of a line that can be an example; longer ones are data.
@@ -29,14 +29,7 @@ CONTRIBUTING.md. Text that differs between runs is replaced, and long lines are 
 /// The entries of `recorded.txt`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecordedExamples {
-    entries: BTreeMap<(String, String), RecordedExample>,
-}
-
-/// An example of a message.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct RecordedExample {
-    test: String,
-    line: String,
+    entries: MessageExamples,
 }
 
 impl RecordedExamples {
@@ -61,31 +54,20 @@ impl RecordedExamples {
             let (Some(test), Some(line)) = (indented(), indented()) else {
                 bail!("line {number}: the message needs a test and an example, each indented by two spaces");
             };
-            let example = RecordedExample { test: test.to_owned(), line: line.to_owned() };
+            let example = MessageExample { test: test.to_owned(), line: line.to_owned() };
             entries.insert((file.to_owned(), message.to_owned()), example);
         }
-        Ok(Self { entries })
+        Ok(Self { entries: MessageExamples(entries) })
     }
 
     /// Returns the text of `recorded.txt`, in the order of the sources.
     pub fn text(&self, sources: &[SourceMessages]) -> String {
-        let mut text = PREAMBLE.to_owned();
-        for source in sources {
-            let mut heading = format!("\n{}\n", source.file);
-            for message in &source.messages {
-                if let Some(example) = self.entries.get(&(source.file.clone(), message.clone())) {
-                    text.push_str(&heading);
-                    heading.clear();
-                    let _ = writeln!(text, "# {message}\n  {}\n  {}", example.test, example.line);
-                }
-            }
-        }
-        text
+        self.entries.text(PREAMBLE, sources)
     }
 
     /// Checks whether a message has an example.
     pub fn has(&self, file: &str, message: &str) -> bool {
-        self.entries.contains_key(&(file.to_owned(), message.to_owned()))
+        self.entries.has(file, message)
     }
 
     /// Checks that each entry belongs to a message of the sources and to one of `tests`.
@@ -95,7 +77,7 @@ impl RecordedExamples {
     pub fn check(&self, sources: &[SourceMessages], tests: &BTreeSet<String>) -> Result<()> {
         let known = known_messages(sources);
         let mut errors = String::new();
-        for ((file, message), example) in &self.entries {
+        for ((file, message), example) in &self.entries.0 {
             let error = if !known.contains(&(file, message)) {
                 "the source file does not have this message"
             } else if !tests.contains(&example.test) {
@@ -122,16 +104,11 @@ impl RecordedExamples {
     /// Fails if the recording cannot be read.
     pub fn update(&mut self, sources: &[SourceMessages], examples: &str, directory: &Path) -> Result<()> {
         let known = known_messages(sources);
-        let mut kept = BTreeMap::new();
-        for ((file, message), example) in &self.entries {
-            if known.contains(&(file, message))
+        self.entries.0.retain(|(file, message), example| {
+            known.contains(&(file, message))
                 && MessageMatcher::new(message).is_match(&example.line)
                 && !templates::is_shown(message, examples)
-            {
-                kept.insert((file.clone(), message.clone()), example.clone());
-            }
-        }
-        self.entries = kept;
+        });
         let mut missing = Vec::new();
         for source in sources {
             for message in &source.messages {
@@ -147,7 +124,7 @@ impl RecordedExamples {
         let all = AllMessages::new(sources);
         for (file, message, matcher) in missing {
             if let Some(example) = lines.find(file, &matcher, &all) {
-                self.entries.insert((file.clone(), message.clone()), example);
+                self.entries.0.insert((file.clone(), message.clone()), example);
             }
         }
         Ok(())
@@ -245,7 +222,7 @@ impl RecordedLines {
     }
 
     /// Returns the shortest example of a message, of the most readable kind.
-    fn find(&self, file: &str, message: &MessageMatcher, all: &AllMessages) -> Option<RecordedExample> {
+    fn find(&self, file: &str, message: &MessageMatcher, all: &AllMessages) -> Option<MessageExample> {
         let longer = all.longer_than(message);
         let matching = self.lines.iter().filter(|(line, _)| example_text::is_example(message, &longer, line));
         let origins = matching.flat_map(|(line, origins)| origins.iter().map(move |origin| (line, origin)));
@@ -254,7 +231,7 @@ impl RecordedLines {
             .filter(|(_, origin)| may_be(origin))
             .min_by_key(|(line, origin)| (origin.kind, line.len(), &origin.test))?;
         let line = message.shortened(line);
-        message.is_match(&line).then(|| RecordedExample { test: origin.test.clone(), line })
+        message.is_match(&line).then(|| MessageExample { test: origin.test.clone(), line })
     }
 }
 
@@ -272,7 +249,6 @@ const PATTERNS: &[(&str, &str)] = &[
     (r"^#[0-9A-Z]{5}", ""),
     (r"/running/\d+-\d+\b", "/running/SERVER"),
     (r"\.bintide-new-[A-Za-z0-9]+", ".bintide-new-NAME"),
-    (r"(segments/[A-Za-z0-9.-]+)\.[0-9a-f]{16}\b", "${1}.NUMBER"),
     (r"(/[A-Za-z0-9.+_-]+)+/(\.tmp|bintide-)[A-Za-z0-9]{6}\b", "/DIR"),
     (r"\b(127\.0\.0\.1|localhost|\[::1\]|0\.0\.0\.0|\[::\]):\d+", "${1}:PORT"),
     (r"\bport[= ]\d{4,5}\b", "port PORT"),
@@ -316,7 +292,7 @@ mod tests {
     fn text_is_read_as_it_is_written() {
         let text =
             "crates/a.rs\n# no {x}\n  a::b\n  bintide: no room\n\ncrates/b.rs\n# none\n  c::d\n  none\n";
-        assert_eq!(RecordedExamples::parse(text).unwrap().entries.len(), 2);
+        assert_eq!(RecordedExamples::parse(text).unwrap().entries.0.len(), 2);
         assert!(RecordedExamples::parse("crates/a.rs\n# none\n  a::b\n").is_err());
     }
 }

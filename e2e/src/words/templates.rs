@@ -100,14 +100,14 @@ pub fn sources(help: &str) -> Result<Vec<SourceMessages>> {
         }
     }
     paths.sort();
-    let scanned = paths.iter().map(|path| scan(path)).collect::<Result<Vec<_>>>()?;
+    let scanned = paths.iter().map(|path| Ok(scan(path, &tokens_of(path)?))).collect::<Result<Vec<_>>>()?;
     let tests: BTreeSet<&PathBuf> = scanned.iter().flat_map(|file| &file.test_modules).collect();
     let mut files = Vec::new();
     for (path, scanned) in paths.iter().zip(&scanned) {
         let is_test = path.ancestors().any(|above| tests.contains(&above.to_path_buf()));
-        let messages: Vec<String> = scanned.messages.iter().map(|text| text.trim().to_owned()).collect();
+        let messages = scanned.messages.iter().map(|text| text.trim());
         let messages: Vec<String> =
-            messages.into_iter().filter(|text| !help.contains(&joined(text))).collect();
+            messages.filter(|text| !help.contains(&joined(text))).map(str::to_owned).collect();
         if !messages.is_empty() && !is_test {
             let file = path.strip_prefix(&root).unwrap_or(path).display().to_string();
             files.push(SourceMessages { file, messages });
@@ -167,23 +167,21 @@ pub(super) fn test_texts(directory: &Path) -> Result<Vec<TestText>> {
         }
     }
     paths.sort();
-    let scanned = paths.iter().map(|path| scan(path)).collect::<Result<Vec<_>>>()?;
-    let modules: BTreeSet<&PathBuf> = scanned.iter().flat_map(|file| &file.test_modules).collect();
+    let sources = paths.iter().map(|path| Ok((path, tokens_of(path)?))).collect::<Result<Vec<_>>>()?;
+    let modules: BTreeSet<PathBuf> =
+        sources.iter().flat_map(|(path, tokens)| scan(path, tokens).test_modules).collect();
     let mut texts = Vec::new();
-    for path in &paths {
-        let source =
-            fs::read_to_string(path).with_context(|| format!("could not read {}", path.display()))?;
-        let tokens = token::split(&source);
+    for (path, tokens) in &sources {
         let file = path.strip_prefix(&root).unwrap_or(path).display().to_string();
         let is_test = path.starts_with(root.join(directory).join("tests"))
-            || path.ancestors().any(|above| modules.contains(&above.to_path_buf()));
+            || path.ancestors().any(|above| modules.contains(above));
         if is_test {
-            add_test_texts(&tokens, &file, &mut texts);
+            add_test_texts(tokens, &file, &mut texts);
             continue;
         }
         for at in 0..tokens.len() {
             if tokens[at] == Token::Sign('#') && is_test_attribute(&tokens[at..]) {
-                add_test_texts(&tokens[at..item_end(&tokens, at)], &file, &mut texts);
+                add_test_texts(&tokens[at..item_end(tokens, at)], &file, &mut texts);
             }
         }
     }
@@ -245,10 +243,13 @@ struct Scanned {
     test_modules: Vec<PathBuf>,
 }
 
-fn scan(path: &Path) -> Result<Scanned> {
+fn tokens_of(path: &Path) -> Result<Vec<Token>> {
     let source = fs::read_to_string(path).with_context(|| format!("could not read {}", path.display()))?;
-    let tokens = token::split(&source);
-    let (messages, modules) = messages_in(&tokens);
+    Ok(token::split(&source))
+}
+
+fn scan(path: &Path, tokens: &[Token]) -> Scanned {
+    let (messages, modules) = messages_in(tokens);
     let mut test_modules = Vec::new();
     for module in modules {
         let directory = path.parent().unwrap_or(path);
@@ -260,7 +261,7 @@ fn scan(path: &Path) -> Result<Scanned> {
         test_modules.push(below.join(format!("{module}.rs")));
         test_modules.push(below.join(module));
     }
-    Ok(Scanned { messages, test_modules })
+    Scanned { messages, test_modules }
 }
 
 /// Returns the messages, and the names of test modules in other files.

@@ -3,12 +3,11 @@
 //! An example is a string literal in a test of the crate that has the message. Literals with placeholders are left out.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::path::Path;
 
 use anyhow::Result;
 
-use super::example_text::{AllMessages, MessageMatcher, is_example};
+use super::example_text::{AllMessages, MessageExample, MessageExamples, MessageMatcher, is_example};
 use super::templates::{self, SourceMessages, TestText};
 
 const PREAMBLE: &str = "\
@@ -19,8 +18,7 @@ Messages that unit tests expect: the message as in templates.txt, the test, and 
 /// Examples from unit tests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnitTestExamples {
-    /// Test and text, by file and message.
-    examples: BTreeMap<(String, String), (String, String)>,
+    examples: MessageExamples,
 }
 
 impl UnitTestExamples {
@@ -31,7 +29,7 @@ impl UnitTestExamples {
     pub fn collect(sources: &[SourceMessages], is_shown: impl Fn(&str, &str) -> bool) -> Result<Self> {
         let all = AllMessages::new(sources);
         let mut crates: BTreeMap<&str, Vec<TestText>> = BTreeMap::new();
-        let mut examples = BTreeMap::new();
+        let mut examples = MessageExamples::default();
         for source in sources {
             let Some((directory, _)) = source.file.split_once("/src/") else { continue };
             if !crates.contains_key(directory) {
@@ -45,7 +43,7 @@ impl UnitTestExamples {
                 if let Some(found) = find(&MessageMatcher::new(message), texts, &all) {
                     let test = format!("{}: {}", found.file, found.test);
                     let line = found.line.clone();
-                    examples.insert((source.file.clone(), message.clone()), (test, line));
+                    examples.0.insert((source.file.clone(), message.clone()), MessageExample { test, line });
                 }
             }
         }
@@ -54,23 +52,12 @@ impl UnitTestExamples {
 
     /// Checks whether a message has an example.
     pub fn has(&self, file: &str, message: &str) -> bool {
-        self.examples.contains_key(&(file.to_owned(), message.to_owned()))
+        self.examples.has(file, message)
     }
 
     /// Returns the text of `unit_tests.txt`, in the order of the sources.
     pub fn text(&self, sources: &[SourceMessages]) -> String {
-        let mut text = PREAMBLE.to_owned();
-        for source in sources {
-            let mut heading = format!("\n{}\n", source.file);
-            for message in &source.messages {
-                if let Some((test, line)) = self.examples.get(&(source.file.clone(), message.clone())) {
-                    text.push_str(&heading);
-                    heading.clear();
-                    let _ = writeln!(text, "# {message}\n  {test}\n  {line}");
-                }
-            }
-        }
-        text
+        self.examples.text(PREAMBLE, sources)
     }
 }
 
