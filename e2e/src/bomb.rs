@@ -14,6 +14,9 @@ use binlog::{
 };
 use logs::{LogReader, ReadOutcome};
 
+/// Header fields of all events.
+pub(crate) const ORIGIN: EventOrigin =
+    EventOrigin { timestamp: 1_700_000_000, server_id: 1, flags: EventFlags(0) };
 /// The definition of the table whose rows are inserted.
 pub(crate) const TABLE: &[u8] = b"CREATE TABLE d.t (a INT PRIMARY KEY, b LONGBLOB)";
 const COLUMN_TYPES: [u8; 2] = [3, 252];
@@ -137,9 +140,8 @@ pub(crate) fn beginning_of(sample: &str) -> Result<(Vec<u8>, EventFormat)> {
 }
 
 fn put(event: &Event<'_>, format: &EventFormat, out: &mut Vec<u8>) -> Result<()> {
-    let origin = EventOrigin { timestamp: 1_700_000_000, server_id: 1, flags: EventFlags(0) };
     let next = NextPosition::FromStart(out.len() as u64);
-    Ok(event.write(origin, next, format, out)?)
+    Ok(event.write(ORIGIN, next, format, out)?)
 }
 
 pub(crate) fn gtid(number: i64) -> Event<'static> {

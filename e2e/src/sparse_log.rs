@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use binlog::events::{PreviousGtids, RowsFlags, RowsQuery, Xid};
-use binlog::{Event, EventFlags, EventFormat, EventOrigin, NextPosition};
+use binlog::{Event, EventFormat, NextPosition};
 
 use crate::bomb;
 
@@ -49,9 +49,8 @@ impl EventWriter {
     }
 
     fn encode(&self, event: &Event<'_>) -> Result<Vec<u8>> {
-        let origin = EventOrigin { timestamp: 1_700_000_000, server_id: 1, flags: EventFlags(0) };
         let mut bytes = Vec::new();
-        event.write(origin, NextPosition::FromStart(self.end), &self.format, &mut bytes)?;
+        event.write(bomb::ORIGIN, NextPosition::FromStart(self.end), &self.format, &mut bytes)?;
         Ok(bytes)
     }
 
