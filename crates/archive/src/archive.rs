@@ -81,7 +81,7 @@ impl Archive {
     ///
     /// # Errors
     ///
-    /// Those of the storage.
+    /// Fails if the storage fails.
     pub fn manifests(&self) -> Result<ManifestList, ArchiveError> {
         let objects = self.storage().list(MANIFESTS)?;
         let mut list = ManifestList::default();
@@ -99,7 +99,7 @@ impl Archive {
     ///
     /// # Errors
     ///
-    /// Those of the storage.
+    /// Fails if the storage fails.
     pub fn has_segments(&self) -> Result<bool, ArchiveError> {
         Ok(!self.storage().list(SEGMENTS)?.is_empty())
     }
@@ -108,7 +108,7 @@ impl Archive {
     ///
     /// # Errors
     ///
-    /// If the manifest cannot be read, or is invalid.
+    /// Fails if the manifest cannot be read, or is invalid.
     pub fn manifest(&self, log: &str) -> Result<Option<Manifest>, ArchiveError> {
         let object = StoredObject { name: manifest_name(log), size: 0, modified_at: 0 };
         let found = self.objects.read_all(&[object])?.pop();

@@ -76,7 +76,7 @@ impl ArchiveObjects {
     ///
     /// # Errors
     ///
-    /// Those of the storage, and if a key is missing.
+    /// Fails if the storage fails, and if a key is missing.
     pub(crate) fn read_all(&self, objects: &[StoredObject]) -> Result<Vec<SmallObject>, ArchiveError> {
         let mut found = Vec::new();
         for (name, bytes) in self.storage.read_all(objects)? {

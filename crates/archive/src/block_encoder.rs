@@ -116,7 +116,7 @@ impl BlockEncoder {
     ///
     /// # Errors
     ///
-    /// If zstd lacks memory.
+    /// Fails if zstd lacks memory.
     pub fn encode(&mut self, block: &LogBlock) -> Result<EncodedBlock, ArchiveError> {
         self.summary = BlockSummary { log_size: block.bytes.len() as u64, ..BlockSummary::default() };
         let reason = match &block.content {

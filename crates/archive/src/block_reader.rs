@@ -65,7 +65,7 @@ impl<R: Read> SegmentReader<R> {
     ///
     /// # Errors
     ///
-    /// Those of the input.
+    /// Fails if the input cannot be read.
     pub fn next_block(&mut self) -> io::Result<Option<LogBlock>> {
         self.fill(BLOCK_SIZE)?;
         if self.state == ReaderState::Start {

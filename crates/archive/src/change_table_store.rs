@@ -57,7 +57,7 @@ impl ChangeTableStore {
     ///
     /// # Errors
     ///
-    /// Those of the storage.
+    /// Fails if the storage fails.
     pub fn names(&self, directory: &str) -> Result<Vec<String>, ArchiveError> {
         let objects = self.list(directory)?;
         Ok(objects.iter().filter_map(|object| self.name_of(&object.name)).map(str::to_owned).collect())
@@ -67,7 +67,7 @@ impl ChangeTableStore {
     ///
     /// # Errors
     ///
-    /// Those of the storage.
+    /// Fails if the storage fails.
     pub fn text(&self, name: &str) -> Result<String, ArchiveError> {
         let object = StoredObject { name: self.object(name), size: 0, modified_at: 0 };
         let found = self.read_all(&[object])?.pop();
@@ -89,7 +89,7 @@ impl ChangeTableStore {
     ///
     /// # Errors
     ///
-    /// Those of the storage.
+    /// Fails if the storage fails.
     pub fn replace_text(&self, name: &str, text: String) -> Result<(), ArchiveError> {
         self.objects.replace(&self.object(name), text.into_bytes())
     }
@@ -98,7 +98,7 @@ impl ChangeTableStore {
     ///
     /// # Errors
     ///
-    /// Those of the storage, and if the file cannot be read.
+    /// Fails if the storage fails, and if the file cannot be read.
     pub fn upload(&self, path: &Path, name: &str, key: Option<&str>) -> Result<TableFile, ArchiveError> {
         let name = self.object(name);
         let mut file = File::open(path).map_err(read_failed)?;
@@ -120,7 +120,7 @@ impl ChangeTableStore {
     ///
     /// # Errors
     ///
-    /// Those of the storage, and if a file cannot be read. The files are then incomplete until the next upload.
+    /// Fails if the storage fails, and if a file cannot be read. The files are then incomplete until the next upload.
     pub fn replace_files(&self, list: &str, directory: &Path, names: &[String]) -> Result<(), ArchiveError> {
         let before = self.text(list)?;
         let before: BTreeSet<&str> = before.lines().collect();

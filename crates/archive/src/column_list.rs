@@ -53,7 +53,7 @@ impl ChangeTableStore {
     ///
     /// # Errors
     ///
-    /// Those of the storage.
+    /// Fails if the storage fails.
     pub fn column_lists(&self) -> Result<Vec<ColumnList>, ArchiveError> {
         let mut newest = BTreeMap::new();
         for object in self.list(STATE_DIRECTORY)? {
@@ -76,7 +76,7 @@ impl ChangeTableStore {
     ///
     /// # Errors
     ///
-    /// Those of the storage.
+    /// Fails if the storage fails.
     pub fn save_column_list(&self, list: &ColumnList) -> Result<CreateOutcome, ArchiveError> {
         self.create(&list.object_name(), list.text.clone())
     }

@@ -138,7 +138,7 @@ impl ChunkLayout {
     ///
     /// # Errors
     ///
-    /// If no encrypted object has this size.
+    /// Fails if no encrypted object has this size.
     pub fn of(stored_size: u64) -> Result<Self, EncryptedObjectError> {
         let truncated = EncryptedObjectError::Truncated { size: stored_size };
         let Some(body) = stored_size.checked_sub(OBJECT_HEAD_SIZE as u64) else { return Err(truncated) };
@@ -246,7 +246,7 @@ impl ObjectEncryptor {
     ///
     /// # Errors
     ///
-    /// If the system has no random bytes for the data key.
+    /// Fails if the system has no random bytes for the data key.
     pub fn new(object: &str, master_key: &MasterKey) -> io::Result<Self> {
         let (mut data_key, mut nonce) = ([0; KEY_SIZE], [0; NONCE_LEN]);
         getrandom::fill(&mut data_key).map_err(io::Error::other)?;
@@ -299,7 +299,7 @@ impl ObjectEncryptor {
 ///
 /// # Errors
 ///
-/// If the system has no random bytes for the data key.
+/// Fails if the system has no random bytes for the data key.
 pub fn encrypt_object(object: &str, master_key: &MasterKey, content: &[u8]) -> io::Result<Vec<u8>> {
     let mut out = Vec::new();
     let mut encryptor = ObjectEncryptor::new(object, master_key)?;
@@ -312,7 +312,7 @@ pub fn encrypt_object(object: &str, master_key: &MasterKey, content: &[u8]) -> i
 ///
 /// # Errors
 ///
-/// If the keys lack that of the object, or if the object is damaged.
+/// Fails if the keys lack that of the object, or if the object is damaged.
 pub fn decrypt_object(
     object: &str,
     keys: &ArchiveKeys,
@@ -342,7 +342,7 @@ impl ObjectDecryptor {
     ///
     /// # Errors
     ///
-    /// If the keys lack that of the object, or if the head or the size is not that of this object.
+    /// Fails if the keys lack that of the object, or if the head or the size is not that of this object.
     pub fn open(
         object: &str,
         keys: &ArchiveKeys,
@@ -371,7 +371,7 @@ impl ObjectDecryptor {
     ///
     /// # Errors
     ///
-    /// If it is not the chunk that was stored there.
+    /// Fails if it is not the chunk that was stored there.
     pub fn decrypt(&self, number: u64, chunk: &mut Vec<u8>) -> Result<(), EncryptedObjectError> {
         let place = if number == self.layout.chunks - 1 { ChunkPlace::Last } else { ChunkPlace::Inner };
         let Range { start, end } = self.layout.stored_range(number..number.saturating_add(1));

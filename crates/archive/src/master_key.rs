@@ -74,7 +74,7 @@ impl MasterKey {
     ///
     /// # Errors
     ///
-    /// If the keyring has no key for logs, or keys of several servers, or if the key is no AES-256 key.
+    /// Fails if the keyring has no key for logs, or keys of several servers, or if the key is no AES-256 key.
     pub fn newest(keyring: &Keyring) -> Result<Self, NoMasterKey> {
         let key = keyring.newest_log_key()?;
         let id = String::from_utf8(key.id.clone()).ok().filter(|id| id.len() <= KEY_ID_SIZE_MAX);
@@ -86,7 +86,7 @@ impl MasterKey {
     ///
     /// # Errors
     ///
-    /// If the keyring lacks the key, or if it is no AES-256 key.
+    /// Fails if the keyring lacks the key, or if it is no AES-256 key.
     pub fn named(keyring: &Keyring, id: &str) -> Result<Self, EncryptionKeyError> {
         Ok(Self { id: id.to_owned(), bytes: *keyring.aes_key(id.as_bytes())? })
     }

@@ -58,7 +58,7 @@ pub struct SegmentHead {
 ///
 /// # Errors
 ///
-/// If the log cannot be read, if the keyring lacks its key, or if `put` fails.
+/// Fails if the log cannot be read, if the keyring lacks its key, or if `put` fails.
 pub fn write_segment(
     mut input: impl Read + Send,
     keyring: Option<&Keyring>,
@@ -123,7 +123,7 @@ fn write_blocks(
 ///
 /// # Errors
 ///
-/// If the segment cannot be read, is damaged, or is truncated, or if `take` fails.
+/// Fails if the segment cannot be read, is damaged, or is truncated, or if `take` fails.
 pub fn read_segment(
     mut input: impl Read + Send,
     mut take: impl FnMut(&[u8]) -> Result<ControlFlow<()>, ArchiveError>,
@@ -198,7 +198,7 @@ pub(crate) fn read_failed(cause: io::Error) -> ArchiveError {
 ///
 /// # Errors
 ///
-/// If the header is invalid, or the keyring lacks the key.
+/// Fails if the header is invalid, or the keyring lacks the key.
 pub fn open_cipher(
     header: &[u8; ENCRYPTED_HEADER_SIZE],
     keyring: &Keyring,
@@ -226,7 +226,7 @@ impl SegmentHead {
     ///
     /// # Errors
     ///
-    /// If it cannot be read, or is not the head of a segment.
+    /// Fails if it cannot be read, or is not the head of a segment.
     pub fn read_from(input: &mut impl Read) -> Result<Self, ArchiveError> {
         Self::read(input).map(|(head, _)| head)
     }

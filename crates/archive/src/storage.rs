@@ -102,7 +102,7 @@ impl ArchiveStorage {
     ///
     /// # Errors
     ///
-    /// If the location is invalid, or the directory is missing or cannot be created.
+    /// Fails if the location is invalid, or the directory is missing or cannot be created.
     pub fn open(location: &str, missing: MissingDirectory) -> Result<Self, ArchiveError> {
         if location.is_empty() {
             let why = "give a directory, or a URL such as s3://BUCKET/PREFIX";
@@ -132,7 +132,7 @@ impl ArchiveStorage {
     ///
     /// # Errors
     ///
-    /// Those of the object store.
+    /// Fails if the object store fails.
     pub fn list(&self, directory: &str) -> Result<Vec<StoredObject>, ArchiveError> {
         let path = self.path(directory);
         let found = self.shared.store.list(Some(&path));
@@ -159,7 +159,7 @@ impl ArchiveStorage {
     ///
     /// # Errors
     ///
-    /// Those of the object store. An object that has disappeared is left out.
+    /// Fails if the object store fails. An object that has disappeared is left out.
     pub fn read_all(&self, objects: &[StoredObject]) -> Result<Vec<(String, Vec<u8>)>, ArchiveError> {
         let get = |name: String| async move {
             let result = match self.shared.store.get(&self.path(&name)).await {
@@ -181,7 +181,7 @@ impl ArchiveStorage {
     ///
     /// # Errors
     ///
-    /// Those of the object store.
+    /// Fails if the object store fails.
     pub fn size(&self, name: &str) -> Result<Option<u64>, ArchiveError> {
         match self.shared.runtime.block_on(self.shared.store.head(&self.path(name))) {
             Ok(found) => Ok(Some(found.size)),
@@ -194,7 +194,7 @@ impl ArchiveStorage {
     ///
     /// # Errors
     ///
-    /// Those of the object store.
+    /// Fails if the object store fails.
     pub fn create(&self, name: &str, bytes: Vec<u8>) -> Result<CreateOutcome, ArchiveError> {
         let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
         let path = self.path(name);
@@ -212,7 +212,7 @@ impl ArchiveStorage {
     ///
     /// # Errors
     ///
-    /// Those of the object store.
+    /// Fails if the object store fails.
     pub fn replace(&self, name: &str, bytes: Vec<u8>) -> Result<(), ArchiveError> {
         let path = self.path(name);
         let put = self.shared.runtime.block_on(self.shared.store.put(&path, PutPayload::from(bytes)));
@@ -223,7 +223,7 @@ impl ArchiveStorage {
     ///
     /// # Errors
     ///
-    /// Those of the object store.
+    /// Fails if the object store fails.
     pub fn delete(&self, name: &str) -> Result<(), ArchiveError> {
         match self.shared.runtime.block_on(self.shared.store.delete(&self.path(name))) {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
@@ -235,7 +235,7 @@ impl ArchiveStorage {
     ///
     /// # Errors
     ///
-    /// Those of the object store.
+    /// Fails if the object store fails.
     pub fn upload(&self, name: &str) -> Result<ObjectUpload, ArchiveError> {
         let upload = self.shared.runtime.block_on(self.shared.store.put_multipart(&self.path(name)));
         let upload = upload.map_err(|cause| self.failed("create", name, cause))?;
@@ -247,7 +247,7 @@ impl ArchiveStorage {
     ///
     /// # Errors
     ///
-    /// Those of the object store.
+    /// Fails if the object store fails.
     pub fn read_range(&self, name: &str, range: Range<u64>) -> Result<Vec<u8>, ArchiveError> {
         if range.is_empty() {
             return Ok(Vec::new());
@@ -397,7 +397,7 @@ impl ObjectUpload {
     ///
     /// # Errors
     ///
-    /// Those of the object store.
+    /// Fails if the object store fails.
     pub fn put(&mut self, bytes: &[u8]) -> Result<(), ArchiveError> {
         let Some(writer) = &mut self.writer else { return Ok(()) };
         for piece in bytes.chunks(PART_SIZE) {
@@ -415,7 +415,7 @@ impl ObjectUpload {
     ///
     /// # Errors
     ///
-    /// Those of the object store.
+    /// Fails if the object store fails.
     pub fn finish(mut self) -> Result<(), ArchiveError> {
         let Some(writer) = self.writer.take() else { return Ok(()) };
         let finished = self.storage.shared.runtime.block_on(writer.finish());

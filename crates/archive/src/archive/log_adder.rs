@@ -73,7 +73,7 @@ impl Archive {
     ///
     /// # Errors
     ///
-    /// If the log cannot be read, or changes meanwhile; if the archive has another log of this name, or is encrypted and
+    /// Fails if the log cannot be read, or changes meanwhile; if the archive has another log of this name, or is encrypted and
     /// the log would be plain; or if the storage fails. Nothing is archived then.
     pub fn add(
         &self,

@@ -24,7 +24,7 @@ impl Archive {
     ///
     /// # Errors
     ///
-    /// Those of [`Archive::verify`], and if the log was encrypted and the keyring lacks its key.
+    /// Fails as [`Archive::verify`] does, and if the log was encrypted and the keyring lacks its key.
     pub fn restore(
         &self,
         manifest: &Manifest,
@@ -112,7 +112,7 @@ impl Archive {
     ///
     /// # Errors
     ///
-    /// If the system starts no more threads.
+    /// Fails if the system starts no more threads.
     pub fn open_log(&self, manifest: &Manifest) -> io::Result<ArchivedLog> {
         let (sender, blocks) = sync_channel(READ_AHEAD);
         let (archive, manifest) = (self.clone(), manifest.clone());

@@ -15,7 +15,7 @@ impl Archive {
     ///
     /// # Errors
     ///
-    /// Those of the storage.
+    /// Fails if the storage fails.
     pub fn remove(&self, manifest: &Manifest) -> Result<(), ArchiveError> {
         self.storage().delete(&manifest_name(&manifest.log))?;
         self.storage().delete(&manifest.segment)?;
@@ -27,7 +27,7 @@ impl Archive {
     ///
     /// # Errors
     ///
-    /// Those of the storage.
+    /// Fails if the storage fails.
     pub fn orphans(
         &self,
         known: &ManifestList,
@@ -58,7 +58,7 @@ impl Archive {
     ///
     /// # Errors
     ///
-    /// Those of the storage.
+    /// Fails if the storage fails.
     pub fn remove_orphan(&self, object: &StoredObject) -> Result<(), ArchiveError> {
         self.storage().delete(&object.name)
     }

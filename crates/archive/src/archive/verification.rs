@@ -49,7 +49,7 @@ impl Archive {
     ///
     /// # Errors
     ///
-    /// If a file cannot be read, is missing, or has other bytes.
+    /// Fails if a file cannot be read, is missing, or has other bytes.
     pub fn verify_tables(&self, manifest: &Manifest) -> Result<(), ArchiveError> {
         let mut piece = vec![0; COPY_SIZE];
         for file in tables_of(manifest) {
@@ -76,7 +76,7 @@ impl Archive {
     ///
     /// # Errors
     ///
-    /// If the segment cannot be read, is damaged, or gives other bytes.
+    /// Fails if the segment cannot be read, is damaged, or gives other bytes.
     pub fn verify(&self, manifest: &Manifest) -> Result<(), ArchiveError> {
         let mut digest = LogDigest::default();
         let head = self.read(manifest, |bytes| {

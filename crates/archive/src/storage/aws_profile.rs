@@ -18,7 +18,7 @@ const UNSUPPORTED: [&str; 3] = ["role_arn", "sso_session", "sso_start_url"];
 ///
 /// # Errors
 ///
-/// If only an unsupported setting of the profile names credentials.
+/// Fails if only an unsupported setting of the profile names credentials.
 pub(super) fn with_profile(mut builder: AmazonS3Builder) -> Result<AmazonS3Builder, String> {
     let profile = env::var("AWS_PROFILE").unwrap_or_else(|_| "default".to_owned());
     let credentials = read_section("AWS_SHARED_CREDENTIALS_FILE", ".aws/credentials", &profile);
