@@ -176,7 +176,7 @@ impl AccountFile {
         let mut text = String::new();
         file.take(SIZE_MAX + 1).read_to_string(&mut text).map_err(self.io("read"))?;
         if text.len() as u64 > SIZE_MAX {
-            return Err(self.content(format!("is larger than {SIZE_MAX} bytes, the maximum")));
+            return Err(self.content(format!("expected at most {SIZE_MAX} bytes, found more")));
         }
         Ok(text)
     }
