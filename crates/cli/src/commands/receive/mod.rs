@@ -44,6 +44,7 @@ use crate::http_site::HttpSite;
 use crate::interrupt;
 use crate::metrics::MetricsArgs;
 use crate::metrics_registry::MetricsRegistry;
+use crate::output_directory::refuse_url;
 use crate::output_format::OutputFormat;
 use crate::value_parsers::parse_level;
 
@@ -167,6 +168,7 @@ enum NetworkCompression {
 /// Receives until it is stopped.
 pub(crate) fn run(command: &ReceiveArgs, global: &GlobalArgs) -> CommandResult {
     command.metrics.check()?;
+    refuse_url(&command.directory).map_err(CommandFailure::NotStarted)?;
     if !command.stop_at_end {
         interrupt::set_runs_until_stopped();
     }

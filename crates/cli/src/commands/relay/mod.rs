@@ -41,6 +41,7 @@ use crate::exit::{CommandFailure, CommandResult, CommandVerdict, ErrorAdvice};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
 use crate::metrics::MetricsArgs;
+use crate::output_directory::refuse_url;
 use crate::service_notifier::notify_reload;
 use crate::typed_options::CommandLineOptions;
 use crate::value_parsers::{number_within, parse_size};
@@ -212,6 +213,7 @@ fn serve_stored(command: &RelayArgs, directory: &Path, global: &GlobalArgs) -> C
 
 /// Receives into a directory, and serves it from the first log on.
 fn receive_and_serve(command: &RelayArgs, directory: &Path, global: &GlobalArgs) -> CommandResult {
+    refuse_url(directory).map_err(CommandFailure::NotStarted)?;
     let cancel = interrupt::cancel_on_interrupt();
     let mut settings = command.source.receive_options(directory.to_owned(), ReplicaEnd::Never)?;
     // Clients need the stored logs also while the source fails.
