@@ -335,13 +335,13 @@ mod tests {
     use crate::metrics_registry::{MetricsFormat, MetricsRegistry};
     use crate::service_state::ServiceState;
 
-    /// State of a command, as given.
-    struct GivenState {
+    /// State of a command with fixed values.
+    struct FixedState {
         readiness: Result<(), &'static str>,
         lag: Option<Duration>,
     }
 
-    impl ServiceState for GivenState {
+    impl ServiceState for FixedState {
         fn readiness(&self) -> Result<(), String> {
             self.readiness.map_err(str::to_owned)
         }
@@ -357,7 +357,7 @@ mod tests {
 
     fn site(readiness: Result<(), &'static str>, lag_s: Option<u64>) -> HttpSite {
         let lag = lag_s.map(Duration::from_secs);
-        HttpSite::new(MetricsRegistry::new(), Arc::new(GivenState { readiness, lag }))
+        HttpSite::new(MetricsRegistry::new(), Arc::new(FixedState { readiness, lag }))
     }
 
     fn listen(site: HttpSite) -> SocketAddr {

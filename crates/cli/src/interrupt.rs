@@ -103,7 +103,7 @@ pub(crate) fn is_stop_requested() -> bool {
     STOP_REQUESTED.load(Ordering::Acquire)
 }
 
-/// Returns a break if the work is to stop: the answer of functions that watch progress.
+/// Returns `Break` if the work is to stop, as the result of a progress callback.
 pub(crate) fn stop_flow() -> ControlFlow<()> {
     if is_stop_requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
 }

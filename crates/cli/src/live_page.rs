@@ -1,4 +1,4 @@
-//! Live page of a long-running command: its HTML, and the document that the page shows and follows.
+//! Live page of a long-running command: its HTML, and the document that the page shows and updates.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,14 +23,14 @@ const SAMPLES_MAX: usize = 300;
 pub(crate) struct LivePage {
     html: String,
     make_document: Box<dyn Fn() -> String + Send + Sync>,
-    latest: Mutex<Option<MadeDocument>>,
+    latest: Mutex<Option<CachedDocument>>,
     /// Samples as JSON, oldest first.
     samples: Mutex<VecDeque<String>>,
     streams: AtomicUsize,
 }
 
 /// Document, and the time of its creation.
-struct MadeDocument {
+struct CachedDocument {
     text: Arc<str>,
     made: Instant,
 }
@@ -65,7 +65,7 @@ impl LivePage {
             return Arc::clone(&document.text);
         }
         let text: Arc<str> = (self.make_document)().into();
-        *latest = Some(MadeDocument { text: Arc::clone(&text), made: Instant::now() });
+        *latest = Some(CachedDocument { text: Arc::clone(&text), made: Instant::now() });
         text
     }
 

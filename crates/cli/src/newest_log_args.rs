@@ -40,11 +40,11 @@ impl NewestLogArgs {
         self.connection.refuse_beside_logs()
     }
 
-    /// Queries the server with `ask`, then receives its newest logs. Dropping the directory deletes them.
+    /// Queries the server with `query`, then receives its newest logs. Dropping the directory deletes them.
     pub(crate) fn fetch<T>(
         &self,
         global: &GlobalArgs,
-        ask: impl FnOnce(&mut SqlConnection, &ServerAddress) -> Result<T, CommandFailure>,
+        query: impl FnOnce(&mut SqlConnection, &ServerAddress) -> Result<T, CommandFailure>,
     ) -> Result<(TempDir, T), CommandFailure> {
         let address = self.connection.address(self.from.as_deref(), "--from", global)?;
         let own = Permissions::from_mode(0o700); // Logs contain the data of tables.
@@ -53,7 +53,7 @@ impl NewestLogArgs {
         let directory = directory.map_err(CommandFailure::NotStarted)?;
         let mut connection =
             SqlConnection::open(&address).map_err(|error| CommandFailure::NotStarted(error.into()))?;
-        let answer = ask(&mut connection, &address)?;
+        let answer = query(&mut connection, &address)?;
         let first = self.first_log(&mut connection).map_err(CommandFailure::NotStarted)?;
         drop(connection);
         receive(&directory, address, first, global)?;

@@ -1,4 +1,4 @@
-//! Selection of transactions: where to start and stop, and which to exclude.
+//! Selection of transactions: by start, stop and excluded GTIDs.
 
 use binlog::gtid::GtidSet;
 use clap::Args;

@@ -223,7 +223,7 @@ struct TypedOptions {
 }
 
 impl TypedOptions {
-    /// Finds what the command line contains. Ignores errors, which clap reports later.
+    /// Finds the command and its options on the command line. Ignores errors, which clap reports later.
     fn find(command: &Command, args: &[OsString]) -> Self {
         let Ok(matches) = command.clone().ignore_errors(true).try_get_matches_from(args) else {
             return Self::default();

@@ -1,4 +1,4 @@
-//! Selection of transactions by time and GTID, and of tables: for commands that answer questions about logs.
+//! Selection of transactions by time and GTID, and of tables: for commands that report on logs.
 
 #[cfg(feature = "columns")]
 use std::collections::BTreeSet;

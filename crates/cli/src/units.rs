@@ -15,14 +15,14 @@ pub(crate) fn count(number: u64) -> String {
     text
 }
 
-/// Formats a number of things: `1 transaction`, `2,696 transactions`, `2 searches`.
-pub(crate) fn counted(number: u64, thing: &str) -> String {
+/// Formats a number with a noun in the singular or plural: `1 transaction`, `2,696 transactions`, `2 searches`.
+pub(crate) fn counted(number: u64, noun: &str) -> String {
     let ending = match number {
         1 => "",
-        _ if thing.ends_with("ch") => "es",
+        _ if noun.ends_with("ch") => "es",
         _ => "s",
     };
-    format!("{} {thing}{ending}", count(number))
+    format!("{} {noun}{ending}", count(number))
 }
 
 /// Formats a size in the largest unit with a digit before the point: `81.2 MB`. A kilobyte has 1000 bytes.

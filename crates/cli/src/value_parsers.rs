@@ -64,7 +64,7 @@ pub(crate) fn parse_positive_size(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Parses a memory limit. Refuses one that nothing fits in.
+/// Parses a memory limit of at least 1 MB.
 pub(crate) fn parse_memory(text: &str) -> Result<u64, String> {
     const MEMORY_MIN: u64 = 1_000_000;
     match parse_size(text)? {
@@ -108,7 +108,7 @@ fn parse_time_in(text: &str, zone: &TimeZone) -> Result<u64, String> {
     u64::try_from(time.as_microsecond()).map_err(|_| TIME_RANGE.to_owned())
 }
 
-/// Refuses an offset that no place has, as MySQL does: a typing error would shift the time by hours.
+/// Refuses a UTC offset of more than 14 hours, as MySQL does: a typing error would shift the time by hours.
 fn check_offset(text: &str) -> Result<(), String> {
     const OFFSET_MAX_S: i32 = 14 * 3600;
     let offset = Pieces::parse(text).ok().and_then(|pieces| pieces.to_numeric_offset());

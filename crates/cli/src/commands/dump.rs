@@ -30,7 +30,7 @@ Examples:
   Install as mysqlbinlog, with a symbolic link:
       ln -s \"$(command -v bintide)\" ~/bin/mysqlbinlog";
 
-/// Other name of this program: a symbolic link is enough.
+/// Name of a symbolic link under which this program replaces mysqlbinlog.
 const MYSQLBINLOG_NAME: &str = "mysqlbinlog";
 
 /// Arguments of `bintide dump`.
@@ -128,11 +128,11 @@ pub(crate) fn run(command: DumpArgs, whole: &Command) -> CommandResult {
 }
 
 fn run_bintide_dump(command: DumpArgs, whole: &Command) -> CommandResult {
-    let asks_for_help = command.words.iter().any(|word| word == "--help" || word == "-?");
+    let requests_help = command.words.iter().any(|word| word == "--help" || word == "-?");
     let named = settings::config_path(&command.words).or_else(|| settings::config_path(&command.front));
     let presets = settings::load(named).and_then(|settings| settings::dump_presets(whole, &settings));
     let presets = match presets {
-        Err(failure) if !asks_for_help && !asks_for_version(&command) => return Err(failure),
+        Err(failure) if !requests_help && !requests_version(&command) => return Err(failure),
         presets => presets.unwrap_or_default(),
     };
     if !is_quiet(&command, &presets) {
@@ -142,13 +142,13 @@ fn run_bintide_dump(command: DumpArgs, whole: &Command) -> CommandResult {
     let args = [OsString::from("bintide dump")].into_iter().chain(command.words);
     let (servers, lists) = (&mut DumpServers::default(), &mut DumpLists::default());
     let code = run_here(DumpDialect::Bintide, args, &presets, servers, lists)?;
-    if asks_for_help {
+    if requests_help {
         writeln!(io::stdout(), "\n{EXAMPLES}")?;
     }
     Ok(CommandVerdict::Code(code))
 }
 
-fn asks_for_version(command: &DumpArgs) -> bool {
+fn requests_version(command: &DumpArgs) -> bool {
     command.words.iter().any(|word| word == "--version" || word == "-V")
 }
 

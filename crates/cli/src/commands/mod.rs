@@ -1,4 +1,4 @@
-//! One module per command: its arguments and its work.
+//! Commands: one module for each.
 
 pub(crate) mod advise;
 #[cfg(feature = "archive")]

@@ -369,13 +369,13 @@ fn files(found: &InputLogs) -> Result<Vec<(&InputLocation, &PathBuf)>, CommandFa
     paths.collect()
 }
 
-/// Reason why logs of MySQL before 5.7 cannot be compressed: see [`is_before_marks`].
+/// Reason why logs of MySQL before 5.7 cannot be compressed: see [`lacks_transaction_marks`].
 const NO_MARKS: &str =
     "MySQL before 5.7 does not mark transactions that have only row changes, and servers compress only these";
 
 /// Returns whether a server of this version does not mark transactions with only row changes. 5.5 writes no GTID
 /// events. 5.6 writes them only with gtid_mode=ON, and with the same flag for all transactions.
-fn is_before_marks(version: &str) -> bool {
+fn lacks_transaction_marks(version: &str) -> bool {
     ServerVersion::parse(version).is_mysql_before([5, 7, 0])
 }
 
@@ -442,7 +442,7 @@ impl RewriteRun<'_> {
                 anyhow::Error::new(error).context(ErrorAdvice("run bintide verify for details"))
             }
             rewrite::RewriteError::Format { ref server, .. } => {
-                let advice = match is_before_marks(server) {
+                let advice = match lacks_transaction_marks(server) {
                     true => NO_MARKS,
                     false => "give --upgrade-format to replace the format description",
                 };
@@ -488,7 +488,7 @@ impl RewriteRun<'_> {
         }
     }
 
-    /// Says why no transaction of an old server's log was compressed.
+    /// Warns if no transaction can be compressed because an old server wrote the log.
     fn remark_on_old_server(
         &self,
         location: &InputLocation,
@@ -501,7 +501,7 @@ impl RewriteRun<'_> {
         }
         let Some(format) = self.read_format(location)? else { return Ok(()) };
         let version = String::from_utf8_lossy(&format.server_version);
-        if format.flavour == Flavour::MySql && is_before_marks(&version) {
+        if format.flavour == Flavour::MySql && lacks_transaction_marks(&version) {
             warn!(
                 "{location} has no transaction that can be compressed: MySQL {version} wrote it. {NO_MARKS}"
             );
@@ -523,13 +523,13 @@ impl RewriteRun<'_> {
     /// would be lost. If only the in-use flag is set, a crash may have left it set: `--live` then permits the change,
     /// but only if certainly no process has the log open.
     fn in_use(&self, location: &InputLocation, path: &Path) -> Result<Option<RewriteEnd>, CommandFailure> {
-        let sight = logs::find_writer(path);
-        if sight == logs::WriterPresence::Open {
+        let presence = logs::find_writer(path);
+        if presence == logs::WriterPresence::Open {
             return Ok(Some(RewriteEnd::InUse));
         }
         let mut reader = self.found.open(location).map_err(add_advice)?;
         reader.next_event().map_err(add_advice)?;
-        Ok(match (reader.in_use(), sight) {
+        Ok(match (reader.in_use(), presence) {
             (true, _) if !self.common.live => Some(RewriteEnd::InUse),
             (true, logs::WriterPresence::Unknown) => Some(RewriteEnd::PerhapsInUse),
             _ if self.newest.contains(path) => Some(RewriteEnd::NewestReceived),

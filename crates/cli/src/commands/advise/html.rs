@@ -315,18 +315,18 @@ fn network(network: &NetworkReport) -> String {
 
 fn comparisons(report: &AdviseReport) -> String {
     let whole = report.whole_file.iter().map(|whole| {
-        let what = format!("compressed files, zstd -{}: no longer binary logs", whole.level);
-        vec![what, bytes(whole.bytes_measured), estimate(whole.bytes), percent(whole.saved_share)]
+        let method = format!("compressed files, zstd -{}: no longer binary logs", whole.level);
+        vec![method, bytes(whole.bytes_measured), estimate(whole.bytes), percent(whole.saved_share)]
     });
     let dictionary = report.dictionary.iter().map(|each| {
         let share = 1.0 - each.bytes_with as f64 / each.bytes_plain.max(1) as f64;
-        let what = format!(
+        let method = format!(
             "transactions with a dictionary of {}, level {} ({} without dictionary)",
             bytes(each.dictionary_bytes),
             each.level,
             bytes(each.bytes_without)
         );
-        vec![what, bytes(each.bytes_plain), bytes(each.bytes_with), percent(share)]
+        vec![method, bytes(each.bytes_plain), bytes(each.bytes_with), percent(share)]
     });
     render_table(&["", ">measured bytes", ">compressed", ">saved"], whole.chain(dictionary))
 }

@@ -87,10 +87,10 @@ pub(crate) struct AdviseArgs {
     #[arg(long, value_name = "SECONDS", conflicts_with = "all")]
     #[arg(value_parser = number_within::<u64>(1..=u64::MAX))]
     time: Option<u64>,
-    /// Measure approximately this amount of the logs, such as 100M or 2G, at random places.
+    /// Measure approximately this amount of the logs, such as 100M or 2G, at random positions.
     #[arg(long, value_name = "SIZE", conflicts_with = "all", value_parser = parse_positive_size)]
     sample: Option<u64>,
-    /// Seed of the random places: the same seed selects the same places.
+    /// Seed of the random positions: the same seed selects the same positions.
     #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = parse_number::<u64>)]
     seed: u64,
     /// Maximum number of threads; fewer if --memory requires it [default: one per core].
@@ -126,7 +126,7 @@ pub(crate) fn run(command: &AdviseArgs, global: &GlobalArgs) -> CommandResult {
     }
     let fetched = match command.inputs.has_logs() {
         true => command.newest_logs.refuse_beside_logs().map(|()| None)?,
-        false => Some(command.newest_logs.fetch(global, ask_server)?),
+        false => Some(command.newest_logs.fetch(global, query_server)?),
     };
     let mut inputs = command.inputs.clone();
     if let Some((directory, _)) = &fetched {
@@ -148,11 +148,11 @@ pub(crate) fn run(command: &AdviseArgs, global: &GlobalArgs) -> CommandResult {
 }
 
 /// Queries a server, and refuses MariaDB.
-fn ask_server(
+fn query_server(
     connection: &mut SqlConnection,
     address: &ServerAddress,
 ) -> Result<ServerReadings, CommandFailure> {
-    let server = ServerReadings::ask(connection);
+    let server = ServerReadings::query(connection);
     match server.is_mariadb() {
         true => Err(CommandFailure::NotStarted(anyhow!(
             "{address} is a MariaDB server, which has no binlog_transaction_compression: use MySQL 8.0.20 or later"

@@ -96,25 +96,26 @@ const READERS_QUERY: &str = "SELECT t.PROCESSLIST_HOST, MAX(IF(a.ATTR_NAME = 'pr
 
 impl ServerReadings {
     /// Queries the server. Readings that the server refuses are listed as unknown.
-    pub(super) fn ask(connection: &mut SqlConnection) -> Self {
+    pub(super) fn query(connection: &mut SqlConnection) -> Self {
         let mut server = Self::default();
         let names = SETTINGS.map(|name| format!("'{name}'")).join(", ");
         let settings = format!("SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})");
         let mut unknown = Vec::new();
-        let mut ask = |what: &str, sql: &str| {
+        let mut query = |name: &str, sql: &str| {
             connection.rows(sql).unwrap_or_else(|error| {
-                unknown.push(format!("{what}: {error}"));
+                unknown.push(format!("{name}: {error}"));
                 Vec::new()
             })
         };
         server.version =
-            ask("version", "SELECT @@version").first().map(|row| row_text(row, 0)).unwrap_or_default();
+            query("version", "SELECT @@version").first().map(|row| row_text(row, 0)).unwrap_or_default();
         server.settings =
-            ask("settings", &settings).iter().map(|row| (row_text(row, 0), row_text(row, 1))).collect();
-        server.statistics = ask("compression statistics", STATISTICS_QUERY).iter().map(statistics).collect();
-        server.stages = ask("times of compression", STAGES_QUERY).iter().map(stage).collect();
-        server.log_io = ask("times of the binary log", LOG_IO_QUERY).first().map(log_io);
-        server.readers = ask("replicas", READERS_QUERY).iter().map(reader).collect();
+            query("settings", &settings).iter().map(|row| (row_text(row, 0), row_text(row, 1))).collect();
+        server.statistics =
+            query("compression statistics", STATISTICS_QUERY).iter().map(statistics).collect();
+        server.stages = query("times of compression", STAGES_QUERY).iter().map(stage).collect();
+        server.log_io = query("times of the binary log", LOG_IO_QUERY).first().map(log_io);
+        server.readers = query("replicas", READERS_QUERY).iter().map(reader).collect();
         server.unknown = unknown;
         server
     }

@@ -86,7 +86,7 @@ struct TableNameArgs {
     connection: ConnectionArgs,
 }
 
-/// Messages and result of a run of `bintide archive` without `--follow`.
+/// Observer of `bintide archive` without `--follow`: prints messages and the result.
 struct ArchiveReport<'r> {
     command: &'r ArchiveAddArgs,
     global: &'r GlobalArgs,
@@ -286,7 +286,7 @@ impl ArchiverObserver for ArchiveReport<'_> {
 }
 
 impl ArchiveReport<'_> {
-    /// Prints the result. `damaged` are the manifests of logs that were passed.
+    /// Prints the result. `damaged` has the manifests of the skipped logs.
     fn finish(&mut self, damaged: &[DamagedManifest]) -> CommandResult {
         self.bar = None;
         if self.command.json {

@@ -11,7 +11,7 @@ use archive::{ArchiveError, Manifest};
 use logs::{LogError, Store};
 
 use super::archiver_thread::{ArchiverShared, ArchiverShutdown, POLL_INTERVAL, RunningArchiver};
-use super::log_archiver::{ArchiverObserver, LogArchiver, passed_logs_failure};
+use super::log_archiver::{ArchiverObserver, LogArchiver, check_skipped_logs};
 use super::text;
 use crate::commands::receive::ArchivingState;
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
@@ -134,12 +134,12 @@ impl FollowedLogArchiver {
         self.archiver.observer.set_waiting(waiting);
         let outcome = self.archiver.archive_all(logs);
         self.archiver.observer.bar = None;
-        passed_logs_failure(outcome?, "")
+        check_skipped_logs(outcome?, "")
     }
 }
 
-/// Returns whether another attempt would fail, too: for a log that is none, that the archive has with other contents, or
-/// whose key is missing.
+/// Returns whether every later attempt would fail, too: the file is not a log, the archive has a log of this name with
+/// other contents, or the key is missing.
 fn is_final(failure: &CommandFailure) -> bool {
     match failure {
         CommandFailure::Usage(_) => true,

@@ -28,9 +28,9 @@ use crate::units::counted;
 
 /// Size of the first piece of a file, which shows whether it is a log.
 const FIRST_PIECE_SIZE: usize = 4096;
-/// Size of the pieces in which the end of a log is looked for.
+/// Size of the pieces in which a log is read to find its end.
 const PIECE_SIZE: usize = 4 << 20;
-/// Events at the start of a log that list the transactions before it.
+/// Number of events at the start of a log: the format description, and the list of earlier transactions.
 const HEAD_EVENTS: usize = 2;
 
 /// Settings of a [`LogArchiver`].
@@ -45,10 +45,10 @@ pub(super) struct ArchiverSettings {
     pub(super) last_log: LastLogPolicy,
 }
 
-/// Encryption of what an archive gets.
+/// Encryption of objects that are added to an archive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum ArchiveEncryption {
-    /// No encryption; an encrypted archive refuses it.
+    /// No encryption. An encrypted archive refuses such objects.
     #[default]
     None,
     /// With the newest key for logs of the keyring.
@@ -123,12 +123,12 @@ enum ArchiveStep {
     Archived,
     /// The archive has a damaged manifest of the log.
     Damaged(DamagedManifest),
-    /// The run was stopped meanwhile.
+    /// The run was stopped.
     Stopped,
 }
 
-/// Returns the failure for logs that were passed because their manifests are damaged, if there are any.
-pub(super) fn passed_logs_failure(damaged: Vec<DamagedManifest>, effect: &str) -> Result<(), CommandFailure> {
+/// Fails if logs were skipped because their manifests are damaged. `effect` follows the error in the message.
+pub(super) fn check_skipped_logs(damaged: Vec<DamagedManifest>, effect: &str) -> Result<(), CommandFailure> {
     let more = damaged.len().saturating_sub(1);
     let Some(DamagedManifest { log, error }) = damaged.into_iter().next() else { return Ok(()) };
     let others = match more {
@@ -164,7 +164,7 @@ impl<O: ArchiverObserver> LogArchiver<O> {
         logs.iter().filter(|log| !self.finished.contains(*log)).cloned().collect()
     }
 
-    /// Archives all closed logs among these. Passes logs whose manifests are damaged, and returns these manifests.
+    /// Archives all closed logs among these. Skips logs whose manifests are damaged, and returns these manifests.
     pub(super) fn archive_all(&mut self, logs: &[PathBuf]) -> Result<Vec<DamagedManifest>, CommandFailure> {
         let mut damaged = Vec::new();
         // Forget logs that have disappeared, because their number is unlimited.

@@ -140,7 +140,7 @@ fn open_archive(location: &str, keyring: Option<Arc<Keyring>>) -> Result<Archive
     Ok(open_storage(location, MissingDirectory::Refuse)?.with_keys(keyring.into()))
 }
 
-/// Returns the key that encrypts what an archive gets.
+/// Returns the key that encrypts new objects of an archive.
 fn newest_key(keyring: &Keyring) -> Result<MasterKey, CommandFailure> {
     let key = MasterKey::newest(keyring).map_err(|error| ArchiveError::NoMasterKey { error });
     key.map_err(|error| CommandFailure::NotStarted(anyhow!(error)))
@@ -260,7 +260,7 @@ fn document(manifest: &archive::Manifest) -> Value {
     json!(manifest)
 }
 
-/// Reports manifests that cannot be read, and returns the verdict of a command that did its work for all other logs.
+/// Reports the unreadable manifests. Returns the verdict of a command that has processed all other logs.
 fn report_damaged(damaged: &[DamagedManifest]) -> CommandVerdict {
     for DamagedManifest { error, .. } in damaged {
         error!("{error}");
@@ -268,7 +268,7 @@ fn report_damaged(damaged: &[DamagedManifest]) -> CommandVerdict {
     if damaged.is_empty() { CommandVerdict::Success } else { CommandVerdict::FaultsFound }
 }
 
-/// Returns manifests that cannot be read as JSON.
+/// Returns the unreadable manifests as JSON.
 fn damaged_document(damaged: &[DamagedManifest]) -> Value {
     let entry = |damaged: &DamagedManifest| json!({ "log": damaged.log, "fault": damaged.error.to_string() });
     damaged.iter().map(entry).collect()

@@ -20,7 +20,7 @@ use crate::json_document::write_document;
 use crate::screen;
 use crate::units::{bytes, counted};
 
-/// Age of a segment without a manifest, in seconds, from which on its upload counts as interrupted.
+/// Minimum age, in seconds, of a segment without a manifest that counts as an interrupted upload.
 const ORPHAN_AGE: i64 = 24 * 3600;
 
 /// Arguments of `archive prune`.
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn limits_choose_the_oldest_logs() {
-        // Such logs come from a server whose clock was set back.
+        // The clock of server `a` was set back between its second and its third log.
         let logs =
             [("a.000001", Some(100)), ("a.000002", Some(900)), ("a.000003", Some(200)), ("b.000001", None)];
         let manifests: Vec<_> = logs.iter().map(|(log, last)| manifest(log, *last)).collect();

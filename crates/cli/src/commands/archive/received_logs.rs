@@ -14,7 +14,7 @@ use tracing::info;
 
 use super::archiver_thread::{ArchiverShared, RunningArchiver};
 use super::log_archiver::{
-    ArchiveEncryption, ArchiverObserver, ArchiverSettings, LastLogPolicy, LogArchiver, passed_logs_failure,
+    ArchiveEncryption, ArchiverObserver, ArchiverSettings, LastLogPolicy, LogArchiver, check_skipped_logs,
 };
 use super::{archive_directory, is_directory_of_logs, open_storage, text};
 use crate::commands::receive::ArchivingState;
@@ -39,7 +39,7 @@ pub(crate) type ArchivedLogCheck = Box<dyn Fn(&str) -> bool + Send + Sync>;
 
 impl ReceivedLogArchiver {
     /// Opens the archive at this location for the logs of a directory. From now on, the receiver's retention limit
-    /// spares logs that are not known to be archived.
+    /// deletes only logs that are known to be archived.
     pub(crate) fn open(
         location: &str,
         directory: &Path,
@@ -69,7 +69,7 @@ impl ReceivedLogArchiver {
         })
     }
 
-    /// Encrypts what the archive gets, with the newest key of this keyring file. Encrypted logs are then decrypted
+    /// Encrypts new objects of the archive with the newest key of this keyring file. Encrypted logs are then decrypted
     /// before they are archived.
     pub(crate) fn with_encryption(mut self, keyring: PathBuf) -> Self {
         self.settings.encryption = ArchiveEncryption::NewestKey;
@@ -115,7 +115,7 @@ fn archive_closed(
     let Ok(store) = Store::open(directory) else { return Ok(()) };
     archiver.observer.begin_attempt(store.logs());
     let damaged = archiver.archive_all(store.logs())?;
-    passed_logs_failure(damaged, "; until then, --keep deletes neither this log nor later ones")
+    check_skipped_logs(damaged, "; until then, --keep deletes neither this log nor later ones")
 }
 
 /// Observer that counts archived logs, and reports them as messages.

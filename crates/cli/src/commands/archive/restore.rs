@@ -110,8 +110,8 @@ fn report(
     Ok(if faults.is_empty() { CommandVerdict::Success } else { CommandVerdict::FaultsFound })
 }
 
-/// Refuses the archive as the directory of the restored logs: commands that are given this directory would not know
-/// what to read.
+/// Refuses the archive as the directory of the restored logs: commands that are given this directory would read
+/// the archive in place of the logs.
 fn refuse_archive(archive: &Archive, to: &Path) -> Result<(), CommandFailure> {
     let location = archive.location();
     match archive_directory(location) {

@@ -36,7 +36,7 @@ pub(crate) struct ChangeTableArgs {
 pub(super) struct ChangeTableWriter {
     keyring: Option<PathBuf>,
     settings: DecodeSettings,
-    /// Servers with the column names that logs lack. The first one that answers is asked.
+    /// Servers with the column names that logs lack. The first one that answers is used.
     servers: Vec<ServerAddress>,
     staged: StagedTables,
 }
@@ -66,8 +66,8 @@ impl ChangeTableWriter {
         Ok(Self { keyring, settings, servers, staged })
     }
 
-    /// Writes the change tables of a log. A log whose changes are not known has none, for a reason that is returned.
-    /// The files are encrypted if `archive` encrypts new objects.
+    /// Writes the change tables of a log. If the changes of the log are not known, writes none and returns the
+    /// reason. The files are encrypted if `archive` encrypts new objects.
     pub(super) fn write(
         &mut self,
         log: &Path,

@@ -108,7 +108,7 @@ pub(super) fn archived_sum(figures: &ArchivingFigures) -> String {
     )
 }
 
-/// Warns of parts that could not be taken apart.
+/// Warns of parts of a log that were stored unchanged because they could not be decoded.
 pub(super) fn warn_kept(log: &Path, manifest: &Manifest) {
     let log = log.display();
     for (reason, size) in &manifest.statistics.kept_bytes {
@@ -134,13 +134,13 @@ pub(super) fn log_name(log: &Path) -> String {
 pub(super) fn warn_plain(log: &Path, manifest: &Manifest) {
     if manifest.segment_key.is_none() {
         warn!(
-            "{} was archived without --encrypt, and stays in plain. To encrypt it, archive the log to a new location",
+            "{} was archived without --encrypt, and stays unencrypted. To encrypt it, archive the log to a new location",
             log.display()
         );
     }
 }
 
-/// Warns of a log of which the archive had lost a part.
+/// Warns of an archived log that was incomplete, and was written again.
 pub(super) fn warn_repaired(log: &Path) {
     warn!(
         "{}: its segment or a change table was missing or truncated in the archive; it was written again",

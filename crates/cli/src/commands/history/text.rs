@@ -6,7 +6,7 @@ use list::history::{HistoryBeginning, HistoryEntry, HistoryValue, RowHistory, Ro
 
 use crate::screen::{ReportStyle, table_lines, visible};
 
-/// Returns a table with a line for each change, and a remark if the logs do not have the row's creation.
+/// Returns a table with a line for each change, and a remark if the logs lack the row's INSERT.
 pub(super) fn render(history: &RowHistory, style: ReportStyle) -> String {
     if history.entries.is_empty() {
         return String::new();

@@ -296,7 +296,7 @@ impl SourceArgs {
             directory,
             begin: self.start_point(),
             end,
-            at_rest: self.at_rest()?,
+            at_rest: self.log_encryption()?,
             keep: self.keep,
             compress: self.compress,
             semi_sync: if self.semi_sync { SemiSync::On } else { SemiSync::Off },
@@ -306,7 +306,7 @@ impl SourceArgs {
         })
     }
 
-    fn at_rest(&self) -> Result<LogEncryption, CommandFailure> {
+    fn log_encryption(&self) -> Result<LogEncryption, CommandFailure> {
         match (self.encrypt, self.keyring.clone()) {
             (true, Some(keyring)) => Ok(LogEncryption::Encrypted { keyring }),
             (false, keyring) => Ok(LogEncryption::Plain { keyring }),
@@ -317,7 +317,7 @@ impl SourceArgs {
     fn start_point(&self) -> StartPoint {
         match (&self.start_log, &self.start_after_gtid) {
             (Some(log), _) => StartPoint::Log(log.clone()),
-            (None, Some(had)) => StartPoint::After(had.clone()),
+            (None, Some(gtids)) => StartPoint::After(gtids.clone()),
             (None, None) => StartPoint::Oldest,
         }
     }

@@ -1,4 +1,4 @@
-//! Messages about occurrences while logs are received.
+//! Messages for the notices of a receiver.
 
 use std::error::Error;
 

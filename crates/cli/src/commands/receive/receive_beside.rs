@@ -1,4 +1,4 @@
-//! A receiver that runs beside a command that uses its logs.
+//! Runs a receiver beside a command that reads the received logs.
 
 use std::path::Path;
 use std::thread::{self, ScopedJoinHandle};
@@ -15,8 +15,9 @@ use crate::interrupt;
 /// Interval at which the wait for the first log polls.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Receives into `directory`, and runs `work` as soon as a log there has an event. If the receiver fails, requests
-/// `work` to stop, as Ctrl-C does. When `work` ends, stops the receiver. Without any event, does not run `work`.
+/// Receives into `directory`, and runs `command` as soon as a log there has an event. If the receiver fails, requests
+/// `command` to stop, as Ctrl-C does. When `command` ends, stops the receiver. Without any event, does not run
+/// `command`.
 ///
 /// `cancel` is the token of the receiver's options.
 pub(crate) fn receive_beside(
@@ -24,7 +25,7 @@ pub(crate) fn receive_beside(
     store: StoreWriter,
     cancel: &CancelToken,
     directory: &Path,
-    work: impl FnOnce() -> CommandResult,
+    command: impl FnOnce() -> CommandResult,
 ) -> CommandResult {
     thread::scope(|scope| {
         let receiving = scope.spawn(move || {
@@ -36,7 +37,7 @@ pub(crate) fn receive_beside(
             ended
         });
         let outcome = match wait_for_first_event(directory, &receiving) {
-            true => work(),
+            true => command(),
             false => Ok(CommandVerdict::Success),
         };
         cancel.cancel();

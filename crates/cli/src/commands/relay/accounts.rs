@@ -63,7 +63,7 @@ struct AddArgs {
     /// Maximum number of connections of the account at the same time
     #[arg(long, value_name = "NUMBER", value_parser = number_within::<u32>(1..=u32::MAX))]
     connections: Option<u32>,
-    /// Use mysql_native_password, for clients that do not know caching_sha2_password: MySQL before 8.0, MariaDB
+    /// Use mysql_native_password, for clients without caching_sha2_password: MySQL before 8.0, MariaDB
     #[arg(long)]
     native_password: bool,
     /// Add the account without a password: clients can log in with the name alone

@@ -90,7 +90,7 @@ fn ssl_mode(address: &ServerAddress, change: &SourceChange) -> SslMode {
     }
 }
 
-/// `ER_WRONG_ARGUMENTS`
+/// Returns `ER_WRONG_ARGUMENTS`.
 fn wrong_arguments(name: &str, why: &impl ToString) -> ServerError {
     ServerError::new(1210, "HY000", format!("Incorrect arguments to {name}: {}", why.to_string()))
 }

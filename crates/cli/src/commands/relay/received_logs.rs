@@ -182,7 +182,7 @@ impl ReceivedLogs {
     }
 }
 
-/// `ER_UNKNOWN_ERROR`, with a text of bintide.
+/// Returns `ER_UNKNOWN_ERROR` with the text of the error.
 fn other_error(error: &impl ToString) -> ServerError {
     ServerError::new(1105, "HY000", error.to_string())
 }

@@ -41,7 +41,7 @@ struct ServingState {
     counters: Arc<RelayCounters>,
     gate: Option<Arc<AckGate>>,
     facts: Arc<dyn RelayFacts>,
-    face: SqlResponder,
+    responder: SqlResponder,
     address: String,
 }
 
@@ -67,14 +67,14 @@ impl RelaySite {
     /// Sets the server, when the server starts to serve.
     pub(super) fn set_serving(&self, server: &RelayServer) {
         let facts = server.facts();
-        let face = SqlResponder::new(Arc::clone(&facts));
+        let responder = SqlResponder::new(Arc::clone(&facts));
         let address = server.address().to_string();
         // The server is set only once.
         let _ = self.serving.set(ServingState {
             counters: server.counters(),
             gate: server.ack_gate(),
             facts,
-            face,
+            responder,
             address,
         });
     }
@@ -112,13 +112,15 @@ impl RelaySite {
         let readiness = self.readiness();
         let mut document = json!({ "version": 1, "bintide": env!("CARGO_PKG_VERSION"), "time_ms": now_ms(),
             "ready": readiness.is_ok(), "not_ready_reason": readiness.err() });
-        let Some(ServingState { facts, face, address, .. }) = self.serving.get() else { return document };
+        let Some(ServingState { facts, responder, address, .. }) = self.serving.get() else {
+            return document;
+        };
         let server = facts.server();
         document["server"] = json!({ "address": address, "version": server.version,
             "server_id": server.server_id, "server_uuid": server.server_uuid,
             "uptime_seconds": facts.uptime_s() });
         for DocumentTable { key, name } in TABLES {
-            document[key] = table_rows(face, name);
+            document[key] = table_rows(responder, name);
         }
         document
     }
@@ -151,7 +153,7 @@ impl ServiceState for RelaySite {
         receiving
     }
 
-    /// A relay serves its clients while its source is away.
+    /// Returns true once clients are served, even if the source is not connected.
     fn is_started(&self) -> bool {
         self.serving.get().is_some()
     }
@@ -187,9 +189,9 @@ fn now_ms() -> i64 {
 }
 
 /// Returns the rows of a table as JSON objects.
-fn table_rows(face: &SqlResponder, table: &str) -> Value {
+fn table_rows(responder: &SqlResponder, table: &str) -> Value {
     let mut session = SqlSession::new(0, "page@localhost".to_owned(), AccountRole::Monitor, LogForm::AsIs);
-    let SqlAnswer::Rows(rows) = face.execute(&format!("SELECT * FROM {table}"), &mut session) else {
+    let SqlAnswer::Rows(rows) = responder.execute(&format!("SELECT * FROM {table}"), &mut session) else {
         return Value::Array(Vec::new());
     };
     let object = |row: Vec<SqlValue>| {

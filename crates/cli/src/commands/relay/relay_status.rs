@@ -81,7 +81,7 @@ const STATUS_TABLES: [StatusTable; 5] = [
     },
 ];
 
-/// Prints the status of each relay. A relay that cannot be read does not hide the others.
+/// Prints the status of each relay. After a relay that cannot be queried, continues with the others.
 pub(super) fn run(command: &StatusArgs, global: &GlobalArgs) -> CommandResult {
     let (mut documents, mut failures) = (Vec::new(), Vec::new());
     for address in command.addresses(global)? {

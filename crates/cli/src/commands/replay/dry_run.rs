@@ -1,4 +1,4 @@
-//! `--dry-run`: reports the work of a replay without changing anything.
+//! `--dry-run`: reports the amount of work of a replay, and changes nothing.
 
 use std::io;
 use std::path::Path;

@@ -23,7 +23,7 @@ pub(super) fn text(report: &DryRunReport, style: ReportStyle) -> String {
     ])
 }
 
-/// Returns the option's value.
+/// Returns the value of `--commit-order`.
 pub(super) const fn order(order: CommitOrder) -> &'static str {
     match order {
         CommitOrder::Strict => "strict",
@@ -32,7 +32,7 @@ pub(super) const fn order(order: CommitOrder) -> &'static str {
     }
 }
 
-/// Returns the option's value.
+/// Returns the value of `--parallel`.
 pub(super) const fn mode(mode: ParallelMode) -> &'static str {
     match mode {
         ParallelMode::None => "none",

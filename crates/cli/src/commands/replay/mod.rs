@@ -210,10 +210,11 @@ fn apply(command: &ReplayArgs, global: &GlobalArgs, receiving: Option<ReceivingS
         Some(store) => Some(follow(store.clone())?),
         None => checks::logs_to_survey(&logs).map(source),
     };
-    let ahead = || ReplayWarming::new(&named, followed.as_ref(), &found.locations, command, &options);
-    let ahead = command.warm.then(ahead).transpose()?;
+    let replay_warming =
+        || ReplayWarming::new(&named, followed.as_ref(), &found.locations, command, &options);
+    let replay_warming = command.warm.then(replay_warming).transpose()?;
     let writer = checks::check(&named, to_look_at, &options, command.apply.log_choice(), &command.allow)?;
-    let stats = SharedReplayFigures::new(ahead.as_ref().map(ReplayWarming::stats));
+    let stats = SharedReplayFigures::new(replay_warming.as_ref().map(ReplayWarming::stats));
     let served = command.metrics.serve(stats.site(receiving))?;
     let mut target = target::open(named)?;
     target.set_source(writer)?;
@@ -225,7 +226,7 @@ fn apply(command: &ReplayArgs, global: &GlobalArgs, receiving: Option<ReceivingS
         None => (source(logs), found.bytes_total),
     };
     let mut watch = ReplayProgressMonitor::new(global, bytes_total, stats.clone());
-    let (report, warmed) = warming::run(ahead.as_ref(), &mut source, &target, &options, &mut watch);
+    let (report, warmed) = warming::run(replay_warming.as_ref(), &mut source, &target, &options, &mut watch);
     let elapsed = watch.elapsed();
     drop(watch);
     let report = report.map_err(add_advice)?;

@@ -1,5 +1,5 @@
-//! Refusals of options that would have no effect. clap does not demand a required option if it excludes another given
-//! one, as `--from` excludes LOG.
+//! Refuses options that would have no effect. clap does not report a missing required option that conflicts with a
+//! given argument: `--from` conflicts with LOG.
 
 use anyhow::anyhow;
 use clap::ArgMatches;

@@ -18,7 +18,7 @@ use crate::units::{counted, duration};
 #[derive(Clone, Debug, Default)]
 pub(super) struct SharedReplayFigures {
     figures: Arc<Mutex<ReplayFigures>>,
-    ahead: Option<SharedWarmStatus>,
+    warm_status: Option<SharedWarmStatus>,
 }
 
 /// Figures of a replay at a moment.
@@ -165,8 +165,8 @@ impl ServiceState for ReplayState {
 
 impl SharedReplayFigures {
     /// Returns empty figures, including the figures of warming.
-    pub(super) fn new(ahead: Option<SharedWarmStatus>) -> Self {
-        Self { figures: Arc::default(), ahead }
+    pub(super) fn new(warm_status: Option<SharedWarmStatus>) -> Self {
+        Self { figures: Arc::default(), warm_status }
     }
 
     /// Returns the site for HTTP, with the metrics of warming, and with the state of the receiver of `--from`.
@@ -182,8 +182,8 @@ impl SharedReplayFigures {
     fn registry(&self) -> MetricsRegistry {
         let shared = self.clone();
         let registry = MetricsRegistry::new().with(REPLAY_METRICS, move || shared.present());
-        match self.ahead.clone() {
-            Some(ahead) => registry.with(WARM_METRICS, move || ahead.get()),
+        match self.warm_status.clone() {
+            Some(warm_status) => registry.with(WARM_METRICS, move || warm_status.get()),
             None => registry,
         }
     }
@@ -196,7 +196,7 @@ impl SharedReplayFigures {
 
     /// Returns a line about warming.
     pub(super) fn warming_line(&self) -> Option<String> {
-        self.ahead.as_ref()?.line_of_replay()
+        self.warm_status.as_ref()?.line_of_replay()
     }
 
     /// Sets the current status.

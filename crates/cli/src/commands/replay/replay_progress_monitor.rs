@@ -60,8 +60,8 @@ impl ReplayProgressMonitor {
 
     fn show(&mut self, status: &ReplayStatus<'_>) {
         let line = self.pace.line(logs::now_us(), self.bytes_total, status, self.lag);
-        let ahead = self.stats.warming_line();
-        let line = [Some(line), ahead].into_iter().flatten().collect::<Vec<_>>().join(", ");
+        let warming_line = self.stats.warming_line();
+        let line = [Some(line), warming_line].into_iter().flatten().collect::<Vec<_>>().join(", ");
         let bytes = status.report.bytes_read;
         let idle_at = status.is_caught_up.then_some(status.report.transactions);
         let is_repeated = idle_at.is_some() && idle_at == self.idle_at;

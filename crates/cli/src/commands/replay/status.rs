@@ -108,11 +108,11 @@ pub(super) fn status_of_file(path: &Path, format: OutputFormat) -> CommandResult
 
 /// Drops the progress table.
 pub(super) fn forget(address: &ServerAddress) -> CommandResult {
-    let begun = |error: replay::ReplayError| CommandFailure::NotStarted(error.into());
+    let not_begun = |error: replay::ReplayError| CommandFailure::NotStarted(error.into());
     // Opening the target would create the table.
-    if TargetInspector::connect(address).map_err(begun)?.has_progress() {
-        let target = MysqlTarget::open(address.clone()).map_err(begun)?;
-        target.drop_progress().map_err(begun)?;
+    if TargetInspector::connect(address).map_err(not_begun)?.has_progress() {
+        let target = MysqlTarget::open(address.clone()).map_err(not_begun)?;
+        target.drop_progress().map_err(not_begun)?;
         writeln!(io::stdout(), "Dropped the table bintide.progress.")?;
     } else {
         writeln!(io::stdout(), "The table bintide.progress does not exist.")?;

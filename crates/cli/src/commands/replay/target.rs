@@ -140,12 +140,12 @@ pub(super) fn open(named: TargetAddress) -> Result<OpenTarget, CommandFailure> {
 }
 
 impl TargetAddress {
-    /// Returns the server's address. Fails for a SQLite database: `asked` names the option that requires a server.
-    pub(super) fn server(&self, asked: &str) -> Result<&ServerAddress, CommandFailure> {
+    /// Returns the server's address. Fails for a SQLite database: `option` requires a server.
+    pub(super) fn server(&self, option: &str) -> Result<&ServerAddress, CommandFailure> {
         match self {
             Self::Mysql(address, _) => Ok(address),
             Self::Sqlite(_) => {
-                Err(CommandFailure::NotStarted(anyhow!("{asked} requires a server as target: mysql://…")))
+                Err(CommandFailure::NotStarted(anyhow!("{option} requires a server as target: mysql://…")))
             }
         }
     }

@@ -36,7 +36,7 @@ pub(super) struct VerifyTargetArgs {
 /// Result of a comparison.
 pub(super) struct TargetVerification {
     server: String,
-    means: ComparisonMethod,
+    method: ComparisonMethod,
     /// GTIDs that the server has executed and the logs do not contain.
     besides: String,
     tables: Vec<(TablePair, TableVerdict)>,
@@ -77,13 +77,13 @@ impl VerifyTargetArgs {
 impl TargetVerification {
     /// Compares the servers table by table.
     pub(super) fn of(
-        against: VerificationInputs,
+        inputs: VerificationInputs,
         options: &ReplayOptions,
         report: &ReplayReport,
         global: &GlobalArgs,
     ) -> Result<Self, CommandFailure> {
         let failed = |error: replay::ReplayError| CommandFailure::Failed(error.into());
-        let VerificationInputs { server, target, mut source, bytes_total } = against;
+        let VerificationInputs { server, target, mut source, bytes_total } = inputs;
         let mut progress = ByteProgress::new(global, bytes_total);
         let (selection, filter) = (&options.selection, &options.filter);
         let found = compare::collect_tables(&mut source, selection, filter, &mut |bytes| {
@@ -106,7 +106,7 @@ impl TargetVerification {
             }
         }
         let besides = executed.difference(&report.applied).to_string();
-        Ok(Self { server: server.to_string(), means: comparison.method(), besides, tables })
+        Ok(Self { server: server.to_string(), method: comparison.method(), besides, tables })
     }
 
     /// Returns whether all tables are equal.
@@ -132,7 +132,7 @@ impl TargetVerification {
             "{} compared with {} by {}: {} equal\n",
             units::counted(self.tables.len() as u64, "table"),
             self.server,
-            means_text(self.means),
+            method_text(self.method),
             units::count(equal)
         ));
         text
@@ -165,7 +165,7 @@ impl TargetVerification {
             .collect();
         json!({
             "server": self.server,
-            "by": means_text(self.means),
+            "by": method_text(self.method),
             "is_equal": self.is_equal(),
             "executed_besides": self.besides,
             "tables": tables,
@@ -187,8 +187,8 @@ fn target_reader(target: &TargetAddress) -> Result<Box<dyn ComparisonReader>, Co
     }
 }
 
-const fn means_text(means: ComparisonMethod) -> &'static str {
-    match means {
+const fn method_text(method: ComparisonMethod) -> &'static str {
+    match method {
         ComparisonMethod::Checksum => "CHECKSUM TABLE",
         ComparisonMethod::Digest => "row digest",
     }

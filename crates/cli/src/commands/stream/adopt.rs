@@ -61,7 +61,7 @@ impl StreamAdoptArgs {
         let progress = offset.progress()?;
         let name = self.name.clone().unwrap_or_else(|| offset.prefix.clone());
         let settings = self.settings(&name)?;
-        // Opening the sink fences off a run of the stream: the first look must not do that.
+        // Opening the sink fences a running stream of this name, so first check for progress without opening it.
         ensure!(
             !KafkaSink::has_progress(&settings).context("--to")?,
             "the stream {name} has progress already: choose another name with --name, or delete the topic \

@@ -39,7 +39,7 @@ const BACKOFF_MAX: Duration = Duration::from_secs(30);
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Advice if a run cannot be resumed.
-const BEGIN_ANEW_ADVICE: &str = "start over with another --progress or --out";
+const START_OVER_ADVICE: &str = "start over with another --progress or --out";
 
 /// Advice if the source no longer has the position: another attempt is useless.
 const LOGS_GONE_ADVICE: &str = "run SHOW BINARY LOGS on it to list its logs; if the logs were purged, start over with \
@@ -81,7 +81,7 @@ pub(super) struct ResumedOutput {
 
 /// Reason for the end of a connection.
 enum StreamDisconnect {
-    /// The source is unreachable, possibly only for a while.
+    /// The source is unreachable, possibly temporarily.
     Lost(ConnectionError),
     /// The run is to end.
     Cancelled,
@@ -198,7 +198,7 @@ fn process_events(
     let (mut log, mut format) = (String::new(), None::<Arc<EventFormat>>);
     let mut saver = ProgressSaver::new(live.figures.clone());
     loop {
-        beat_if_due(live, output)?;
+        write_due_heartbeat(live, output)?;
         if save_while_idle(live, source, streamer, output)?.is_break() {
             return Ok(());
         }
@@ -247,7 +247,7 @@ fn process_events(
     }
 }
 
-/// Goes on with snapshots, if there are any.
+/// Advances the incremental snapshots, if there are any.
 fn advance_snapshots(
     live: &mut LiveStream,
     source: &LiveSource,
@@ -262,15 +262,15 @@ fn advance_snapshots(
 }
 
 /// Writes a heartbeat if it is due.
-fn beat_if_due(live: &mut LiveStream, output: &mut RecordSink) -> Result<(), StreamDisconnect> {
+fn write_due_heartbeat(live: &mut LiveStream, output: &mut RecordSink) -> Result<(), StreamDisconnect> {
     if !live.heartbeats.as_mut().is_some_and(|timer| timer.take_due(Instant::now())) {
         return Ok(());
     }
-    let beaten = output.beat(&live.settings.name, now_ns());
-    beaten.map_err(|error| StreamDisconnect::Failed(failed(error.into())))
+    let result = output.beat(&live.settings.name, now_ns());
+    result.map_err(|error| StreamDisconnect::Failed(failed(error.into())))
 }
 
-/// Saves progress and goes on with snapshots while no event arrives. `Break` after Ctrl-C.
+/// Saves progress and advances snapshots while no event arrives. Returns `Break` after Ctrl-C.
 fn save_while_idle(
     live: &mut LiveStream,
     source: &mut LiveSource,
@@ -296,9 +296,9 @@ fn save_while_idle(
         };
         match waited {
             Err(ConnectionError::Cancelled) => return Ok(ControlFlow::Break(())),
-            has_come => drop(has_come?),
+            is_readable => drop(is_readable?),
         }
-        beat_if_due(live, output)?;
+        write_due_heartbeat(live, output)?;
     }
     Ok(ControlFlow::Continue(()))
 }
@@ -318,8 +318,7 @@ fn process_event(
     let taken = streamer.take(event, format, StreamInput { log, now_ns: now_ns() }, output);
     warn_changed(&streamer.take_mismatches());
     taken.map_err(|error| match error {
-        // The server of the catalogue may be unreachable for a while. Another attempt does not help against other
-        // errors of the catalogue.
+        // The server of the catalogue may be unreachable temporarily. Other errors of the catalogue are permanent.
         stream::StreamError::Catalogue { ref cause, .. } => match cause.downcast_ref() {
             Some(cause) if is_transient(cause) || matches!(cause, ConnectionError::Cancelled) => {
                 StreamDisconnect::Lost(ConnectionError::lost(error.to_string()))
@@ -363,10 +362,10 @@ fn check_not_reset(gtid_state: Option<&StreamGtidState>, facts: &ServerFacts) ->
     if missing.is_empty() {
         return Ok(());
     }
-    let what = format!(
+    let message = format!(
         "the source no longer has the transactions {missing}, whose records were written: its logs were reset"
     );
-    Err(anyhow!(what).context(ErrorAdvice(BEGIN_ANEW_ADVICE)))
+    Err(anyhow!(message).context(ErrorAdvice(START_OVER_ADVICE)))
 }
 
 fn start_at(token: &ResumeToken) -> ReplicaStart {
@@ -381,7 +380,7 @@ fn start_after_gtids(
 ) -> Result<ReplicaStart, anyhow::Error> {
     let other =
         format!("records were written from server {}, but this is server {server}", gtid_state.server);
-    let anew = ErrorAdvice(BEGIN_ANEW_ADVICE);
+    let start_over = ErrorAdvice(START_OVER_ADVICE);
     // Without GTIDs, the server would send all of its logs.
     match gtid_state.gtids.as_ref().filter(|gtids| !gtids.is_empty()) {
         Some(last @ StreamGtids::LastByDomain(_)) if facts.is_mariadb => {
@@ -398,11 +397,9 @@ fn start_after_gtids(
                 .context(ErrorAdvice("wait until it has them, or start over with another --progress or --out"))),
             }
         }
-        Some(_) => Err(anyhow!("{other}, which has no GTIDs to resume by").context(anew)),
-        None => {
-            Err(anyhow!("{other}; without GTIDs, it is not known which transactions were written")
-                .context(anew))
-        }
+        Some(_) => Err(anyhow!("{other}, which has no GTIDs to resume by").context(start_over)),
+        None => Err(anyhow!("{other}; without GTIDs, it is not known which transactions were written")
+            .context(start_over)),
     }
 }
 

@@ -55,8 +55,8 @@ pub(super) fn write_records(
         defined(found, before, &locations[0], token, definitions)?;
     }
     let streamer = schema.attach_to(Streamer::new(settings).skipping(output.skip()));
-    let mut work = LogStreamWork { found, streamer, saver: ProgressSaver::new(figures) };
-    let outcome = work.each(locations, resume.as_ref(), &mut output);
+    let mut run = LogStreamRun { found, streamer, saver: ProgressSaver::new(figures) };
+    let outcome = run.stream_logs(locations, resume.as_ref(), &mut output);
     // Otherwise, rules may have matched in the part read by an earlier run, or may match later.
     if outcome.is_ok() && resume.is_none() && !interrupt::is_stop_requested() && !global.quiet {
         warn_unmatched(&work.streamer.unmatched_rules().clone().into_rules(), "the logs");
@@ -97,19 +97,19 @@ fn defined(
     Ok(())
 }
 
-/// Ends the output. Written records are saved even after a failure.
-pub(super) fn finished(told: Result<(), CommandFailure>, mut output: RecordSink) -> CommandResult {
+/// Ends the output, and returns the result of the run. Saves written records even after a failure.
+pub(super) fn finished(streamed: Result<(), CommandFailure>, mut output: RecordSink) -> CommandResult {
     let disk_remedy = if output.saves_progress() { FREE_DISK_SPACE_TO_RESUME } else { FREE_DISK_SPACE };
-    if told.is_err() {
-        // Brokers that are away must not hide the error: from here on, they have a limited time to confirm records.
+    if streamed.is_err() {
+        // Unreachable brokers must not delay the error for long: after a stop request, the wait for them is limited.
         interrupt::request_stop();
     }
-    let settled = stdout_reader::drain(&mut output);
-    let finished = match told {
-        Ok(()) => settled.and_then(|()| output.finish()),
-        Err(_) => settled,
+    let drained = stdout_reader::drain(&mut output);
+    let finished = match streamed {
+        Ok(()) => drained.and_then(|()| output.finish()),
+        Err(_) => drained,
     };
-    match (told, finished) {
+    match (streamed, finished) {
         (Err(failure), _) => Err(with_disk_remedy(failure, disk_remedy)),
         (Ok(()), Err(error)) => Err(with_disk_remedy(failed(error.into()), disk_remedy)),
         (Ok(()), Ok(())) => Ok(CommandVerdict::Success),
@@ -145,15 +145,15 @@ fn base(path: &Path) -> String {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
 
-/// Parts that read logs.
-struct LogStreamWork<'f> {
+/// Inputs of a run over logs, and its progress.
+struct LogStreamRun<'f> {
     found: &'f InputLogs,
     streamer: Streamer,
     saver: ProgressSaver,
 }
 
-impl LogStreamWork<'_> {
-    fn each(
+impl LogStreamRun<'_> {
+    fn stream_logs(
         &mut self,
         locations: &[InputLocation],
         resume: Option<&ResumeToken>,

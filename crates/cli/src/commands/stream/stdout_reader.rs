@@ -26,7 +26,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 /// Interval at which this wait checks whether the reader has taken the records.
 const DRAIN_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Progress file: which records were taken.
+/// File that saves which records were taken.
 pub(super) struct ProgressFile {
     pub(super) path: PathBuf,
     pub(super) lock: FileLock,

@@ -1,4 +1,4 @@
-//! The inverse, applied to a server.
+//! Applies the inverse to a server.
 
 use std::io::{self, Write};
 

@@ -1,4 +1,4 @@
-//! The inverse as a binary log with compressed transactions.
+//! Writes the inverse as a binary log with compressed transactions.
 
 use std::fs;
 use std::num::NonZeroUsize;

@@ -174,7 +174,7 @@ struct UndoRowArgs {
     conditions: Vec<RowCondition>,
 }
 
-/// Bytes of a transaction that stay in memory. More goes to temporary files.
+/// Bytes of a transaction that are kept in memory; the rest is in temporary files.
 const TRANSACTION_MEMORY: usize = 32 << 20;
 
 /// Writes the inverse of the chosen changes.
@@ -431,7 +431,7 @@ fn failed(error: replay::ReplayError) -> CommandFailure {
     })
 }
 
-/// Writes a new file. The file gets its name when it is complete.
+/// Writes a new file, which appears under its name only when it is complete.
 fn write_file(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> Result<(), WriteFailure>,
@@ -461,7 +461,7 @@ fn write_staged(
     })
 }
 
-/// Gives a complete file its name.
+/// Renames a complete file to its final name.
 fn publish_staged(staged: StagedFile) -> Result<(), CommandFailure> {
     let published = staged.sync_new().and_then(|file| file.create_target()?.sync());
     published.map_err(|error| CommandFailure::Failed(error.into()))

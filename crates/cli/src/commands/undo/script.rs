@@ -1,4 +1,4 @@
-//! The inverse as an SQL script.
+//! Writes the inverse as an SQL script.
 
 use std::env;
 use std::io::{self, BufWriter, Write};
@@ -12,15 +12,15 @@ use super::{Inverse, WriteFailure, logged_actions};
 use crate::interrupt;
 use crate::units::counted;
 
-/// Bytes of a script that stay in memory. More goes to an encrypted temporary file.
+/// Bytes of a script that are kept in memory; the rest is in an encrypted temporary file.
 const SCRIPT_MEMORY: usize = 16 << 20;
 /// Number of bytes of a script to copy at once.
 const COPY_SIZE: usize = 1 << 20;
 
-/// Origin of what a script knows about columns.
+/// Source of the column definitions of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ScriptColumns {
-    /// The log, which does not tell which columns are generated.
+    /// The log, which does not mark generated columns.
     OfLog,
     /// The tables of a server.
     OfServer,

@@ -19,7 +19,7 @@ use super::undo_choice::UndoChoice;
 use crate::column_name_source::ServerDefinitions;
 use crate::exit::CommandFailure;
 
-/// Bytes of the inverse that stay in memory. More goes to temporary files.
+/// Bytes of the inverse that are kept in memory; the rest is in temporary files.
 const INVERSE_MEMORY: usize = 64 << 20;
 
 /// Collects the inverse of transactions.

@@ -23,7 +23,7 @@ use crate::commands::stream::snapshot::snapshot_point::{
 
 /// Longest wait for transactions that the stream has read, and that the server is still committing.
 const VISIBLE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Interval at which they are looked for.
+/// Interval between two checks for these transactions.
 const VISIBLE_POLL_INTERVAL: Duration = Duration::from_millis(2);
 /// Maximum size of a chunk's values in bytes. Further rows belong to the next chunk.
 const CHUNK_SIZE_MAX: usize = 4 << 20;
@@ -84,8 +84,8 @@ impl ChunkReader {
         Ok(Self { tasks: task_sender, answers: answer_receiver, wake, cancel })
     }
 
-    /// Asks a query.
-    pub(super) fn ask(&self, task: ReaderTask) {
+    /// Sends a query to the thread.
+    pub(super) fn send(&self, task: ReaderTask) {
         // The thread ends only after this sender.
         let _ = self.tasks.send(task);
     }
@@ -98,7 +98,7 @@ impl ChunkReader {
         Some(answer)
     }
 
-    /// Returns what is readable once there is an answer.
+    /// Returns a descriptor that is readable once there is an answer.
     pub(super) fn wake(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
     }
@@ -155,7 +155,7 @@ impl ReaderThread {
             return Ok(ReaderResult::Refused(reason.to_owned()));
         }
         let Some(seen) = &task.seen else {
-            let reason = "the stream does not know yet which GTIDs it has read: it learns them when the source's next log begins \
+            let reason = "it is not known yet which GTIDs the stream has read: the start of the source's next log lists them \
                           (FLUSH BINARY LOGS)";
             return Ok(ReaderResult::Delayed(reason.to_owned()));
         };

@@ -18,7 +18,7 @@ use crate::units::counted;
 
 /// Pause before a query is tried again.
 const BACKOFF: Duration = Duration::from_secs(1);
-/// Size of a chunk that the number of its rows aims at, in bytes.
+/// Intended size of a chunk in bytes, which determines its number of rows.
 const CHUNK_SIZE_GOAL: usize = 1 << 20;
 
 /// Incremental snapshots of a stream.
@@ -30,7 +30,7 @@ pub(in crate::commands::stream) struct IncrementalSnapshots {
     figures: SharedStreamFigures,
     /// Name of the server whose log is read.
     server: String,
-    /// Time before which no query is asked.
+    /// Time before which no query is sent.
     pause_until: Option<Instant>,
     /// Last reason for a delay, so that each is reported once.
     delay: Option<String>,
@@ -46,7 +46,7 @@ pub(in crate::commands::stream) struct IncrementalSettings<'s> {
 }
 
 impl IncrementalSnapshots {
-    /// Continues from saved progress. `None` if there is nothing to read, and nothing can be requested.
+    /// Continues from saved progress. Returns `None` if no table is left to read, and none can be requested.
     pub(in crate::commands::stream) fn new(
         settings: IncrementalSettings<'_>,
         saved: SnapshotProgress,
@@ -68,13 +68,13 @@ impl IncrementalSnapshots {
         server.clone_into(&mut self.server);
     }
 
-    /// Returns what is readable once there is something to do; `None` if no query runs.
+    /// Returns a descriptor that is readable once there is an answer; `None` if no table is to be read.
     pub(in crate::commands::stream) fn wake(&self) -> Option<BorrowedFd<'_>> {
         self.snapshot.table().is_some().then(|| self.reader.wake())
     }
 
-    /// Does what is due after the stream has read the log up to `reached`: takes requests, writes rows, and asks for
-    /// more.
+    /// Advances the snapshots after the stream has read the log up to `reached`: takes requests, writes rows, and
+    /// sends the next query.
     pub(in crate::commands::stream) fn advance(
         &mut self,
         streamer: &mut Streamer,
@@ -98,7 +98,7 @@ impl IncrementalSnapshots {
                 ChunkStep::Write(chunk) => self.write(&chunk, streamer, output, reached)?,
             }
         }
-        self.ask(streamer, output);
+        self.send_next_query(streamer, output);
         Ok(())
     }
 
@@ -177,7 +177,7 @@ impl IncrementalSnapshots {
         Ok(())
     }
 
-    fn ask(&mut self, streamer: &mut Streamer, output: &RecordSink) {
+    fn send_next_query(&mut self, streamer: &mut Streamer, output: &RecordSink) {
         if self.snapshot.table().is_none() || self.pause_until.is_some_and(|until| Instant::now() < until) {
             return;
         }
@@ -187,7 +187,7 @@ impl IncrementalSnapshots {
         };
         if let Some((query, watch)) = self.snapshot.next_query() {
             streamer.set_watch(watch);
-            self.reader.ask(ReaderTask { query, server: self.server.clone(), seen: seen.cloned() });
+            self.reader.send(ReaderTask { query, server: self.server.clone(), seen: seen.cloned() });
         }
     }
 
@@ -243,7 +243,7 @@ impl IncrementalSnapshots {
         self.pause();
     }
 
-    /// Gives up on the current table.
+    /// Skips the current table for this reason.
     fn refuse(
         &mut self,
         reason: &str,

@@ -58,10 +58,10 @@ impl SnapshotSourceTable {
 }
 
 /// Maximum number of attempts while tables are being created or renamed.
-const BEGIN_TRIES: u32 = 10;
+const BEGIN_ATTEMPTS_MAX: u32 = 10;
 
 /// MySQL's error code for a table whose definition has changed since the transaction began.
-const DEFINED_ANEW: u16 = 1412;
+const TABLE_REDEFINED: u16 = 1412;
 
 /// A concurrent ALTER TABLE can lock the table for long. Short lock waits allow polling for Ctrl-C.
 const SHORT_LOCK_WAIT: &str = "SET SESSION lock_wait_timeout = 1";
@@ -83,7 +83,7 @@ pub(super) fn take(
         SqlConnection::open(address).map_err(|error| CommandFailure::NotStarted(error.into()))?;
     let begun = begin(&mut connection, settings);
     let BegunSnapshot { gtid_state, point, tables } = begun.map_err(CommandFailure::NotStarted)?;
-    say(&point, &tables);
+    report_start(&point, &tables);
     let mut unmatched = settings.filter.unmatched_rules();
     for table in &tables {
         let [database, name] = table.listed.names.each_ref().map(|name| name.as_bytes());
@@ -106,7 +106,7 @@ pub(super) fn take(
     Ok(Some(ResumePoint { token: Some(token), gtid_state: Some(gtid_state) }))
 }
 
-/// Adds the present definitions of the tables. From there on, definitions in the log change them.
+/// Adds the present definitions of the tables. Later DDL statements in the log change them.
 fn define(
     connection: &mut SqlConnection,
     tables: Vec<SnapshotSourceTable>,
@@ -121,7 +121,7 @@ fn define(
     for table in tables {
         let shown = match connection.rows(&format!("SHOW CREATE TABLE {}", table.quoted_name())) {
             Ok(rows) => rows.first().map(|row| cell_text(row.get(1))),
-            // The table may have been dropped, which the log shows.
+            // The table may have been dropped. The log contains its DROP TABLE.
             Err(error) if error.code().is_some() => None,
             Err(error) => return Err(error),
         };
@@ -143,10 +143,10 @@ fn begin(connection: &mut SqlConnection, settings: &StreamSettings) -> Result<Be
     let server = live::server(connection, &facts)?;
     let (point, tables) = begin_settled(connection, settings, &facts)?;
     if point.prepared == PreparedTransactions::Yes {
-        let what =
+        let message =
             "the source has prepared XA transactions, whose rows are in its log but not in its tables yet";
         return Err(
-            anyhow!(what).context(ErrorAdvice("commit them or roll them back: XA RECOVER lists them"))
+            anyhow!(message).context(ErrorAdvice("commit them or roll them back: XA RECOVER lists them"))
         );
     }
     // Written transactions, in case another server replaces the source. They do not include transactions without
@@ -156,14 +156,14 @@ fn begin(connection: &mut SqlConnection, settings: &StreamSettings) -> Result<Be
     Ok(BegunSnapshot { gtid_state: StreamGtidState { server, gtids }, point, tables })
 }
 
-/// Begins a snapshot at a point where tables and log agree. Returns the selected tables, which were not renamed
-/// meanwhile.
+/// Begins a snapshot at a point where tables and log agree. Also returns the selected tables: none was created,
+/// dropped or renamed meanwhile.
 fn begin_settled(
     connection: &mut SqlConnection,
     settings: &StreamSettings,
     facts: &ServerFacts,
 ) -> Result<(SnapshotPoint, Vec<SnapshotSourceTable>), anyhow::Error> {
-    for _ in 0..BEGIN_TRIES {
+    for _ in 0..BEGIN_ATTEMPTS_MAX {
         let before = list_tables(connection, settings)?;
         let point = snapshot_point::begin(connection, facts)?;
         if list_tables(connection, settings)? == before {
@@ -175,7 +175,7 @@ fn begin_settled(
         .context(ErrorAdvice("run the command again when these statements have ended")))
 }
 
-fn say(point: &SnapshotPoint, tables: &[SnapshotSourceTable]) {
+fn report_start(point: &SnapshotPoint, tables: &[SnapshotSourceTable]) {
     let SnapshotPoint { log, position, .. } = point;
     let locking = match point.held {
         SnapshotLock::Nothing => "without a lock",
@@ -211,10 +211,10 @@ fn list_tables(
         }
         let engine = cell_text(row.get(2));
         if !engine.eq_ignore_ascii_case("InnoDB") {
-            let what =
+            let message =
                 format!("{} uses {engine}, which does not support consistent snapshots", names.join("."));
             let advice = ErrorAdvice("exclude it with --ignore-table, or convert it to InnoDB");
-            return Err(anyhow!(what).context(advice));
+            return Err(anyhow!(message).context(advice));
         }
         tables.push(TableIdentity { names, created: cell_text(row.get(3)) });
     }
@@ -347,9 +347,13 @@ fn write_rows(
 /// Returns the failure for rows that cannot be read.
 fn read_failure(error: servers::ConnectionError, table: &SnapshotSourceTable) -> CommandFailure {
     let name = table.name();
-    let is_anew = error.code() == Some(DEFINED_ANEW);
+    let is_redefined = error.code() == Some(TABLE_REDEFINED);
     let error = anyhow::Error::from(error).context(format!("could not read the rows of {name}"));
-    CommandFailure::Failed(if is_anew { advise_run_again(error) } else { error.context(INCOMPLETE_ADVICE) })
+    CommandFailure::Failed(if is_redefined {
+        advise_run_again(error)
+    } else {
+        error.context(INCOMPLETE_ADVICE)
+    })
 }
 
 fn advise_run_again(error: anyhow::Error) -> anyhow::Error {

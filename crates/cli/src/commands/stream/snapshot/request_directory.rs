@@ -1,4 +1,4 @@
-//! Requests for incremental snapshots: files in a directory that the stream and `stream snapshot` both know.
+//! Requests for incremental snapshots: files that `stream snapshot` writes to a directory, and the stream reads.
 //!
 //! Files work for every output, whether the stream runs or not, and survive a crash of both programs. They need no open port
 //! and no account: who may write to the directory may request snapshots.
@@ -14,7 +14,7 @@ use tracing::warn;
 
 use crate::commands::stream::log_stream::now_ns;
 
-/// Interval at which the stream looks for requests.
+/// Interval at which the stream reads the directory.
 const SCAN_INTERVAL: Duration = Duration::from_secs(1);
 const PREFIX: &str = "snapshot-";
 const SUFFIX: &str = ".request";
@@ -45,7 +45,7 @@ impl RequestDirectory {
         Ok(Self { path: path.to_owned(), scanned: None, _lock: lock.ok_or_else(in_use)? })
     }
 
-    /// Returns whether the stream is to look for requests.
+    /// Returns whether the directory is to be read at `now`, and starts the next interval then.
     pub(super) fn take_due(&mut self, now: Instant) -> bool {
         let is_due = self.scanned.is_none_or(|scanned| now.duration_since(scanned) >= SCAN_INTERVAL);
         if is_due {
@@ -94,7 +94,7 @@ pub(super) fn write_request(directory: &Path, tables: &[[String; 2]]) -> Result<
     make_directories(directory)?;
     let mut random = [0; 4];
     getrandom::fill(&mut random).map_err(|error| anyhow!("could not get a random number: {error}"))?;
-    // In order of time.
+    // Names sort by the time of the request.
     let id = format!("{:016x}{:08x}", now_ns(), u32::from_le_bytes(random));
     let text = serde_json::to_string(tables)?;
     let path = request_path(directory, &id);

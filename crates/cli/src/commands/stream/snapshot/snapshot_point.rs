@@ -177,9 +177,9 @@ fn begin_mariadb(connection: &mut SqlConnection) -> Result<SnapshotPoint, anyhow
     if interrupt::is_stop_requested() {
         return Err(ConnectionError::Cancelled.into());
     }
-    let what = "the source commits prepared XA transactions continuously; their rows may be in its log but not in \
+    let message = "the source commits prepared XA transactions continuously; their rows may be in its log but not in \
         its tables yet";
-    Err(anyhow!(what)
+    Err(anyhow!(message)
         .context(ErrorAdvice("run the command again when there are fewer: XA RECOVER lists them")))
 }
 
