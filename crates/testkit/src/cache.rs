@@ -93,7 +93,7 @@ pub(crate) fn remove_file(path: &Path) -> Result<()> {
     }
 }
 
-/// Copies a directory with its plain files and directories, without anything else (sockets).
+/// Copies a directory with its plain files and directories, but without sockets and other special files.
 pub(crate) fn copy_dir(source: &Path, target: &Path) -> Result<()> {
     fs::create_dir_all(target).with_context(|| format!("could not create {}", target.display()))?;
     for entry in fs::read_dir(source).with_context(|| format!("could not read {}", source.display()))? {

@@ -1,7 +1,7 @@
 //! Conversion of days to dates.
 
-/// Returns year, month and day of a day number since 1970-01-01. Howard Hinnant's algorithm, which counts days from
-/// March.
+/// Returns year, month and day of a day number since 1970-01-01. In Howard Hinnant's algorithm, years begin in March
+/// (<https://howardhinnant.github.io/date_algorithms.html>).
 pub fn civil_date(day: i64) -> (i64, i64, i64) {
     let day = day + 719_468;
     let era = day.div_euclid(146_097);

@@ -18,8 +18,8 @@ pub fn cargo_command(directory: &Path) -> Command {
     command
 }
 
-/// Removes the variables that cargo sets for the package of the running program: another build would see them as
-/// changes.
+/// Removes the variables that cargo sets for the package of the running program: because of them, cargo would
+/// compile packages again.
 pub fn without_package_variables(command: &mut Command) -> &mut Command {
     for (name, _) in env::vars_os() {
         if name

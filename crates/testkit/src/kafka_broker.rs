@@ -19,7 +19,7 @@ use crate::spawner;
 
 /// Version of Kafka.
 const VERSION: &str = "4.3.1";
-/// Timeout for a broker's start and stop. A loaded machine takes a while.
+/// Timeout for a broker's start and stop, long enough for a loaded machine.
 const BROKER_TIMEOUT: Duration = Duration::from_secs(180);
 /// Interval at which start and stop are checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -106,13 +106,13 @@ impl KafkaBroker {
             broker.format(secured.scram_users)?;
             brokers.push(broker);
         }
-        // A broker is up only once most of them run.
+        // All brokers start before the first wait: a broker is up only once most of them run.
         brokers.iter_mut().try_for_each(Self::spawn)?;
         brokers.iter_mut().try_for_each(Self::wait_until_up)?;
         Ok(brokers)
     }
 
-    /// Returns the broker's address, as HOST:PORT, and then those of the other brokers of its cluster, with commas.
+    /// Returns the addresses of all brokers of the cluster, this one first: HOST:PORT, separated by commas.
     pub fn address(&self) -> String {
         self.addresses.clone()
     }
@@ -172,7 +172,7 @@ impl KafkaBroker {
         self.wait_until_down()
     }
 
-    /// Kills the broker. Its data stays.
+    /// Kills the broker, and keeps its data.
     ///
     /// # Errors
     /// Fails if the broker cannot be killed.
@@ -207,7 +207,7 @@ impl KafkaBroker {
 
     fn java(&self) -> Command {
         let mut java = Command::new("java");
-        // Short-lived: a start in seconds is worth more than compiled code.
+        // The process is short-lived: a fast start matters more than optimized code.
         java.args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-Xshare:auto"]);
         java.args(["-Djava.net.preferIPv4Stack=true", "-Dlog4j2.disable.jmx=true"]);
         java.arg(format!("-Dbintide.log={}", self.log_path().display()));
@@ -240,7 +240,7 @@ impl Drop for KafkaBroker {
     }
 }
 
-/// Line of the log after a start.
+/// Text that the broker logs once it has started.
 const STARTED: &str = "Kafka Server started";
 
 /// Identifier of every cluster: base64 of 16 bytes.
@@ -273,7 +273,7 @@ fn broker_properties(directory: &Path, index: usize, ports: &[[u16; 2]], more: &
     let voters = ports.iter().zip(1..).map(|([_, port], node)| format!("{node}@127.0.0.1:{port}"));
     let voters = voters.collect::<Vec<String>>().join(",");
     let replicas = ports.len();
-    // With all but one of the brokers, transactions go on.
+    // Transactions continue while one broker is down.
     let in_sync = replicas.saturating_sub(1).max(1);
     let mut text = format!(
         "process.roles=broker,controller

@@ -1,4 +1,4 @@
-//! Topics of a broker, as a reader of committed records sees them.
+//! Reads the committed records of a broker's topics.
 
 use std::collections::BTreeSet;
 use std::thread::sleep;
@@ -22,14 +22,14 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Time limit of the wait for the end of transactions. A killed producer leaves one open.
 const TRANSACTION_TIMEOUT: Duration = Duration::from_secs(5);
-/// Interval at which open transactions are looked for.
+/// Interval between two checks for open transactions.
 const TRANSACTION_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Topics of a broker, and a consumer of committed records.
 pub struct KafkaTopics {
     config: ClientConfig,
     consumer: BaseConsumer,
-    /// Sees the records of open transactions too.
+    /// Consumer that also reads the records of open transactions.
     uncommitted_consumer: BaseConsumer,
 }
 
@@ -37,7 +37,7 @@ impl KafkaTopics {
     /// Creates a reader.
     ///
     /// # Errors
-    /// Fails if there cannot be a consumer.
+    /// Fails if a consumer cannot be created.
     pub fn new(broker: &KafkaBroker) -> Result<Self> {
         let mut config = ClientConfig::new();
         config.set("bootstrap.servers", broker.address()).set("group.id", "test");

@@ -231,8 +231,8 @@ fn write_keyring_settings(datadir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Ports below the range of outgoing connections. A port stays free until a server opens it, and while the server is
-/// down between two starts.
+/// Ports below the range of outgoing connections. The system does not assign such a port to another program
+/// before the server opens it, or between two starts of the server.
 const PORTS: Range<u16> = 12_000..32_000;
 
 /// Returns a TCP port without a listener. Each call returns another port, and another process is unlikely to try the

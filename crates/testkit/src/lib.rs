@@ -19,7 +19,7 @@
 //! | `unresponsive_port` | a host that drops packets: [`UnresponsivePort`] |
 //! | `faulty_disk` | a disk that fails: [`FaultyDisk`] |
 //! | `object_server` | an object store: [`ObjectServer`] |
-//! | `output_recorder` | what `bintide` says in a test: [`OutputRecorder`] |
+//! | `output_recorder` | the output of `bintide` in tests: [`OutputRecorder`] |
 //! | `package_home` | the programs of a server: [`PackageHome`] |
 //! | [`DebeziumServer`] | Debezium Server |
 //! | [`KafkaBroker`] | a broker of Apache Kafka, or a cluster |

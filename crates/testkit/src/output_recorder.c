@@ -1,4 +1,4 @@
-// A recording of what a program says: preloaded into bintide, this library copies its standard error, the start of its
+// Records the output of a program: preloaded into bintide, this library copies its standard error, the start of its
 // standard output, the text files that it writes, and its answers to clients, to files of a directory.
 //
 //   OUTPUT_RECORDER_DIRECTORY  the directory: PROCESS.command with the name of the command, .errors, .output, .files
@@ -64,7 +64,7 @@ static void record_command(void) {
 
 __attribute__((constructor)) static void begin(void) {
     is_mysqlbinlog = strcmp(program_invocation_short_name, "mysqlbinlog") == 0;
-    // Not the programs that bintide starts.
+    // Ignore the programs that bintide starts.
     if (is_mysqlbinlog || strcmp(program_invocation_short_name, "bintide") == 0)
         directory = getenv("OUTPUT_RECORDER_DIRECTORY");
     if (directory && !is_mysqlbinlog)

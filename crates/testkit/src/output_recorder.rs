@@ -1,4 +1,4 @@
-//! A recording of what `bintide` says in tests: its errors, reports, and answers to clients.
+//! Records the output of `bintide` in tests: errors, reports, and answers to clients.
 
 use std::fs;
 use std::io::Write as _;
@@ -36,7 +36,7 @@ impl OutputRecorder {
     /// Creates a recorder of a program.
     ///
     /// # Errors
-    /// Fails if there is no C compiler, or the system refuses.
+    /// Fails if the program is missing, or the library cannot be compiled.
     pub fn new(directory: &Path, program: &Path) -> Result<Self> {
         fs::create_dir_all(directory)?;
         let directory = fs::canonicalize(directory)?;
@@ -44,10 +44,10 @@ impl OutputRecorder {
         Ok(Self { library: build_library("output_recorder", SOURCE)?, directory, program })
     }
 
-    /// Returns a script that replaces itself by the program, which is recorded for this test.
+    /// Returns a script that executes the program, and records its output for this test.
     ///
     /// # Errors
-    /// Fails if the system refuses.
+    /// Fails if a file cannot be written.
     pub fn script(&self, test: &str) -> Result<PathBuf> {
         let name = test.replace("::", ".");
         let recording = self.directory.join("tests").join(&name);

@@ -33,7 +33,7 @@ impl PackageHome {
     /// missing.
     ///
     /// # Errors
-    /// Fails if the package is missing and cannot be fetched. The message says how to get it.
+    /// Fails if the package is missing and cannot be fetched. The message has a remedy.
     pub fn find(package: TestPackage) -> Result<Self> {
         if let Some(prefix) = env::var_os(package.variable()) {
             return Ok(Self { package, prefix: PathBuf::from(prefix), libraries: None });
@@ -103,7 +103,7 @@ impl PackageHome {
         Ok(self.run_with(&program, options))
     }
 
-    /// Returns a command that runs a server program with its path as `argv[0]`: a server looks for files beside itself.
+    /// Returns a command that runs a server program with its path as `argv[0]`, from which a server finds its own files.
     pub(crate) fn server_command(&self, name: &str) -> Result<Command> {
         Ok(self.run_with(&self.program(name)?, &[]))
     }

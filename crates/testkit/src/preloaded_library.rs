@@ -9,10 +9,10 @@ use anyhow::{Context, Result, ensure};
 
 use crate::cache::target_dir;
 
-/// Returns the library compiled from `source`, which is built once for its source.
+/// Returns the library compiled from `source`. Compiles a source only once.
 ///
 /// # Errors
-/// Fails if there is no C compiler, or the system refuses.
+/// Fails if there is no C compiler, or a file cannot be written.
 pub(crate) fn build_library(name: &str, source: &str) -> Result<PathBuf> {
     static MAKING: Mutex<()> = Mutex::new(());
     let _alone = MAKING.lock().unwrap_or_else(PoisonError::into_inner);

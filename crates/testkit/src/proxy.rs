@@ -39,7 +39,7 @@ pub struct Proxy {
 #[derive(Default)]
 struct ProxyShared {
     state: Mutex<ProxyState>,
-    /// Callback that gets clients' data before the server does.
+    /// Callback with clients' data, before the data are sent to the server.
     client_tap: Mutex<Option<Box<ClientTap>>>,
     recording: Mutex<Option<TrafficRecording>>,
 }
@@ -61,7 +61,7 @@ impl TrafficRecording {
     }
 }
 
-/// A callback that gets a client's data.
+/// A callback with a client's data.
 type ClientTap = dyn FnMut(&[u8]) + Send;
 
 #[derive(Debug, Default)]
@@ -107,13 +107,13 @@ impl Proxy {
     }
 
     /// Cuts all present connections, and new ones until [`Proxy::mend`].
-    pub fn cut(&self, how: CutMode) {
-        self.line.state().cut(how);
+    pub fn cut(&self, mode: CutMode) {
+        self.line.state().cut(mode);
     }
 
     /// Cuts the network after exactly this many more bytes, counted in both directions of all connections.
-    pub fn cut_after(&self, bytes: u64, how: CutMode) {
-        self.line.state().planned_cut = Some((bytes, how));
+    pub fn cut_after(&self, bytes: u64, mode: CutMode) {
+        self.line.state().planned_cut = Some((bytes, mode));
     }
 
     /// Returns true if the network is cut.
@@ -132,9 +132,9 @@ impl Proxy {
         self.line.state().delay = delay;
     }
 
-    /// Calls `hear` with each chunk of clients' data. The server gets the chunk when the call returns.
-    pub fn tap_client(&self, hear: impl FnMut(&[u8]) + Send + 'static) {
-        *self.line.client_tap.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(hear));
+    /// Calls `callback` with each chunk of clients' data, before the chunk is sent to the server.
+    pub fn tap_client(&self, callback: impl FnMut(&[u8]) + Send + 'static) {
+        *self.line.client_tap.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(callback));
     }
 
     /// Starts a new recording.
@@ -205,17 +205,17 @@ impl fmt::Debug for ProxyShared {
     }
 }
 
-/// The fate of a connection.
+/// Effect of the cuts on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ConnectionFate {
+enum ConnectionPhase {
     Passes,
     Cut(CutMode),
     Over,
 }
 
 impl ProxyState {
-    fn cut(&mut self, how: CutMode) {
-        self.cuts.push(how);
+    fn cut(&mut self, mode: CutMode) {
+        self.cuts.push(mode);
         (self.is_cut, self.planned_cut) = (true, None);
     }
 
@@ -224,25 +224,25 @@ impl ProxyState {
         self.cuts.len() - usize::from(self.is_cut)
     }
 
-    fn fate(&self, cut_index: usize) -> ConnectionFate {
+    fn phase(&self, cut_index: usize) -> ConnectionPhase {
         match self.cuts.get(cut_index) {
-            _ if self.is_over => ConnectionFate::Over,
-            Some(how) => ConnectionFate::Cut(*how),
-            None => ConnectionFate::Passes,
+            _ if self.is_over => ConnectionPhase::Over,
+            Some(mode) => ConnectionPhase::Cut(*mode),
+            None => ConnectionPhase::Passes,
         }
     }
 
     /// Returns the number of these bytes that pass. The planned cut may follow them.
     fn pass(&mut self, cut_index: usize, size: usize) -> usize {
-        if self.fate(cut_index) != ConnectionFate::Passes {
+        if self.phase(cut_index) != ConnectionPhase::Passes {
             return 0;
         }
         let mut passes = size as u64;
         match &mut self.planned_cut {
-            Some((left, how)) if *left <= passes => {
+            Some((left, mode)) if *left <= passes => {
                 passes = *left;
-                let how = *how;
-                self.cut(how);
+                let mode = *mode;
+                self.cut(mode);
             }
             Some((left, _)) => *left -= passes,
             None => {}
@@ -259,7 +259,7 @@ fn accept<'s>(scope: &'s Scope<'s, '_>, listener: &TcpListener, server: u16, lin
                 // If the server is down, the client's connection is closed.
                 let _ = connect(scope, client, server, line);
             }
-            // There is no new connection, or it was closed again.
+            // There is no new connection, or the client has closed it.
             Err(_) => thread::sleep(POLL_INTERVAL),
         }
     }
@@ -271,7 +271,7 @@ fn connect<'s>(
     server: u16,
     line: &Arc<ProxyShared>,
 ) -> std::io::Result<()> {
-    let born = line.state().cut_index();
+    let cut_index = line.state().cut_index();
     let server = TcpStream::connect((Ipv4Addr::LOCALHOST, server))?;
     for stream in [&client, &server] {
         stream.set_nonblocking(false)?;
@@ -282,7 +282,7 @@ fn connect<'s>(
     let (client, server) = (Arc::new(client), Arc::new(server));
     for (from, to, side) in [(&client, &server, ProxySide::Client), (&server, &client, ProxySide::Server)] {
         let (from, to, line) = (Arc::clone(from), Arc::clone(to), Arc::clone(line));
-        scope.spawn(move || TrafficPump { from, to, line, born, side }.run());
+        scope.spawn(move || TrafficPump { from, to, line, cut_index, side }.run());
     }
     Ok(())
 }
@@ -299,13 +299,13 @@ struct TrafficPump {
     from: Arc<TcpStream>,
     to: Arc<TcpStream>,
     line: Arc<ProxyShared>,
-    born: usize,
+    cut_index: usize,
     side: ProxySide,
 }
 
 impl TrafficPump {
     fn run(self) {
-        // A lost connection is no error here. The other side sees its connection close.
+        // A lost connection is no error here: the other side's connection is closed, too.
         if self.pump().is_err() {
             let _ = self.from.shutdown(Shutdown::Both);
             let _ = self.to.shutdown(Shutdown::Both);
@@ -316,15 +316,15 @@ impl TrafficPump {
         let mut buffer = [0; CHUNK_SIZE];
         let mut is_greeting = self.side == ProxySide::Server;
         loop {
-            let fate = self.line.state().fate(self.born);
-            match fate {
-                ConnectionFate::Passes => {}
-                ConnectionFate::Cut(CutMode::Silence) => {
+            let phase = self.line.state().phase(self.cut_index);
+            match phase {
+                ConnectionPhase::Passes => {}
+                ConnectionPhase::Cut(CutMode::Silence) => {
                     thread::sleep(POLL_INTERVAL);
                     continue;
                 }
-                ConnectionFate::Cut(CutMode::Reset) => return self.reset(),
-                ConnectionFate::Cut(CutMode::Close) | ConnectionFate::Over => {
+                ConnectionPhase::Cut(CutMode::Reset) => return self.reset(),
+                ConnectionPhase::Cut(CutMode::Close) | ConnectionPhase::Over => {
                     return Err(ErrorKind::ConnectionAborted.into());
                 }
             }
@@ -335,9 +335,10 @@ impl TrafficPump {
                 Err(error) => return Err(error),
             };
             if self.side == ProxySide::Client
-                && let Some(hear) = &mut *self.line.client_tap.lock().unwrap_or_else(PoisonError::into_inner)
+                && let Some(callback) =
+                    &mut *self.line.client_tap.lock().unwrap_or_else(PoisonError::into_inner)
             {
-                hear(&buffer[..size]);
+                callback(&buffer[..size]);
             }
             if is_greeting && self.line.state().removes_tls {
                 remove_tls(&mut buffer[..size]);
@@ -346,14 +347,14 @@ impl TrafficPump {
             self.line.record_bytes(self.side, &buffer[..size]);
             let delay = self.line.state().delay;
             thread::sleep(delay);
-            let passes = self.line.state().pass(self.born, size);
+            let passes = self.line.state().pass(self.cut_index, size);
             self.put(&buffer[..passes])?;
         }
     }
 
     fn put(&self, mut bytes: &[u8]) -> std::io::Result<()> {
         // Bytes that have passed are delivered, even if a cut follows.
-        while !bytes.is_empty() && self.line.state().fate(self.born) != ConnectionFate::Over {
+        while !bytes.is_empty() && self.line.state().phase(self.cut_index) != ConnectionPhase::Over {
             match (&*self.to).write(bytes) {
                 Ok(size) => bytes = &bytes[size..],
                 Err(error) if is_retryable(&error) => {}
@@ -363,7 +364,7 @@ impl TrafficPump {
         Ok(())
     }
 
-    /// Makes both connections be reset when their last handle is dropped.
+    /// Makes the system reset both connections when their last handle is dropped.
     fn reset(&self) -> std::io::Result<()> {
         let linger = nix::libc::linger { l_onoff: 1, l_linger: 0 };
         for stream in [&self.from, &self.to] {

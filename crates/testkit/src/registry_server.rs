@@ -22,9 +22,9 @@ const VERSION: &str = "3.3.3";
 const COPY_GOAL: &str = "org.apache.maven.plugins:maven-dependency-plugin:2.8:copy";
 /// Path of Confluent's interface.
 const INTERFACE: &str = "/apis/ccompat/v7";
-/// Longest time until the registry answers. It starts in about seven seconds on an idle machine.
+/// Timeout for the start. It starts in about seven seconds on an idle machine.
 const START_TIMEOUT: Duration = Duration::from_secs(180);
-/// Interval at which the start is checked.
+/// Interval at which the wait for the start polls.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A running schema registry, whose schemas are on disk. Dropping it kills the registry and removes them.
@@ -93,7 +93,7 @@ impl RegistryServer {
         bail!("the registry does not answer after {} s", START_TIMEOUT.as_secs())
     }
 
-    /// Kills the registry. Its schemas stay.
+    /// Kills the registry, and keeps its schemas.
     ///
     /// # Errors
     /// Fails if the registry cannot be killed.
@@ -128,7 +128,7 @@ impl RegistryServer {
     fn command(&self) -> Result<Command> {
         let mut java = Command::new(&self.programs.java);
         java.args(["-Xms64m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]);
-        // Without a delay, so that a killed registry loses no schema. Its number would be given again.
+        // Without a delay, a killed registry loses no schema. It would assign the number of a lost schema again.
         let database = format!("jdbc:h2:file:{};WRITE_DELAY=0", self.directory.join("schemas").display());
         let properties = [
             ("quarkus.http.host", "127.0.0.1".to_owned()),

@@ -1,4 +1,4 @@
-//! Random numbers that can be repeated.
+//! Reproducible random numbers.
 
 use std::env;
 use std::time::{SystemTime, UNIX_EPOCH};

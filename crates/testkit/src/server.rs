@@ -17,7 +17,7 @@ use crate::package::TestPackage;
 use crate::package_home::{PackageHome, run_with_input};
 use crate::spawner;
 
-/// Timeout for a server's start and stop. A loaded machine takes a while.
+/// Timeout for a server's start and stop, long enough for a loaded machine.
 const SERVER_TIMEOUT: Duration = Duration::from_secs(120);
 /// Interval at which start and stop are checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -222,7 +222,7 @@ impl TestServer {
         Ok(text.lines().map(|line| self.datadir().join(line)).collect())
     }
 
-    /// Shuts the server down, and waits until it has ended. Its data stays until the drop.
+    /// Shuts the server down, and waits until it has ended. Keeps its data until the drop.
     ///
     /// # Errors
     /// Fails if the server does not end.
@@ -240,7 +240,7 @@ impl TestServer {
         Ok(())
     }
 
-    /// Kills the server. Its data stays until the drop.
+    /// Kills the server, and keeps its data until the drop.
     ///
     /// # Errors
     /// Fails if the server cannot be killed.

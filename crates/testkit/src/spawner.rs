@@ -19,7 +19,7 @@ static SPAWNER: LazyLock<Mutex<Sender<SpawnRequest>>> = LazyLock::new(|| {
     let (sender, receiver) = mpsc::channel::<SpawnRequest>();
     thread::spawn(move || {
         for (mut command, answer) in receiver {
-            // If the caller is gone, the child's handle is dropped.
+            // If the caller has ended, the child's handle is dropped.
             let _ = answer.send(command.spawn());
         }
     });
@@ -29,7 +29,7 @@ static SPAWNER: LazyLock<Mutex<Sender<SpawnRequest>>> = LazyLock::new(|| {
 /// Starts a command without input and output, which is killed when this process ends.
 pub(crate) fn spawn_bound(command: &Command) -> io::Result<Child> {
     let (answer, child) = mpsc::channel();
-    let gone = || io::Error::other("the thread that starts servers is gone");
+    let gone = || io::Error::other("the thread that starts servers has ended");
     let sender = SPAWNER.lock().map_err(|_| gone())?.clone();
     sender.send((bound(command), answer)).map_err(|_| gone())?;
     child.recv().map_err(|_| gone())?

@@ -22,18 +22,18 @@ pub struct ServerPacket<'p> {
     pub connection: usize,
     /// Number of the packet in the connection, from 0.
     pub number: usize,
-    /// The header of four bytes and the payload. The client gets these bytes as the callback leaves them.
+    /// The header of four bytes and the payload. The client receives these bytes as the callback has changed them.
     pub bytes: &'p mut Vec<u8>,
 }
 
-/// Fate of a connection after a packet.
+/// Handling of a connection after a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AfterPacket {
     /// The next packet follows.
     More,
     /// The connection is closed.
     Close,
-    /// Nothing follows, and the connection stays open.
+    /// The connection stays open, but no packet follows.
     Silence,
 }
 
@@ -66,7 +66,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(5);
 const HEADER_SIZE: usize = 4;
 
 impl TamperProxy {
-    /// Creates a proxy for this port of 127.0.0.1. `change` gets every packet of the server.
+    /// Creates a proxy for this port of 127.0.0.1. `change` is called with every packet of the server.
     ///
     /// # Errors
     /// Fails if there is no free port.
@@ -131,7 +131,7 @@ fn connect(client: TcpStream, server: u16, number: usize, shared: &Arc<TamperSha
     }
     let (mut from_client, mut to_server) = (client.try_clone()?, server.try_clone()?);
     thread::spawn(move || {
-        // A lost connection is no error here. The other side sees its connection close.
+        // A lost connection is no error here: the other side's connection is closed, too.
         let _ = io::copy(&mut from_client, &mut to_server);
         let _ = to_server.shutdown(Shutdown::Both);
     });

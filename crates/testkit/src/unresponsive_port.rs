@@ -25,11 +25,11 @@ impl UnresponsivePort {
     ///
     /// # Errors
     ///
-    /// Fails if the system refuses, or the port still answers.
+    /// Fails if no port can be opened, or the port still answers.
     pub fn open() -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let port = listener.local_addr()?.port();
-        // Listens again, with a shorter queue.
+        // Listen again, with a shorter queue.
         listen(&listener, Backlog::new(0)?)?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let mut queue = Vec::new();
