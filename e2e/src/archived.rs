@@ -1,4 +1,4 @@
-//! Logs that go into an archive and come back.
+//! Archives logs and restores them.
 
 use std::fs;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use crate::program::bintide;
 /// # Errors
 ///
 /// Fails if a command fails, or a log differs.
-pub fn check_logs_come_back(logs: &[PathBuf]) -> Result<()> {
+pub fn check_restored_logs(logs: &[PathBuf]) -> Result<()> {
     let directory = TempDir::new()?;
     let (archive, restored) = (directory.path().join("archive"), directory.path().join("restored"));
     run(Command::new(bintide()?).args(["archive", "--quiet", "--to"]).arg(&archive).args(logs))?;
@@ -25,7 +25,11 @@ pub fn check_logs_come_back(logs: &[PathBuf]) -> Result<()> {
         .arg(&archive))?;
     for log in logs {
         let name = log.file_name().context("a log without a name")?;
-        ensure!(fs::read(log)? == fs::read(restored.join(name))?, "{} came back otherwise", log.display());
+        ensure!(
+            fs::read(log)? == fs::read(restored.join(name))?,
+            "{} differs after archive and restore",
+            log.display()
+        );
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Replays as SQL statements with any account, and comparisons of servers of different kinds.
+//! Replays logs as SQL statements, with any account, and compares servers of different kinds.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use sql::quote::quote_name;
 use testkit::TestServer;
 
 use crate::command::command;
-use crate::replays::{kill_and_go_on, options, replay_on, tables};
+use crate::replays::{kill_and_resume, options, replay_on, tables};
 
 /// Edge values of every type that MySQL and MariaDB share.
 pub const TYPES: &str = "create database d; use d;
@@ -80,7 +80,7 @@ pub fn replay(
 /// Fails if the last run fails.
 pub fn replay_killed(source: &TestServer, target: &TestServer, options: &[&str]) -> Result<()> {
     let logs = source.binlogs()?;
-    kill_and_go_on(|| command(&logs, target, options), [40, 70, 110, 160, 230, 350, 500, 700])
+    kill_and_resume(|| command(&logs, target, options), [40, 70, 110, 160, 230, 350, 500, 700])
 }
 
 /// Checks that both servers have the same tables with the same rows.
@@ -117,9 +117,9 @@ pub fn rows(server: &TestServer, table: &str) -> Result<String> {
     let shown = names.lines().filter_map(|line| line.split_once('\t')).map(|(name, data_type)| {
         let name = quote_name(name);
         match data_type {
-            // The log has these as numbers.
+            // The log contains these values as numbers.
             "enum" | "set" | "bit" => format!("{name}+0"),
-            // The server would show fewer digits than the number has.
+            // Without the addition, the server rounds the number to fewer digits.
             "float" => format!("{name} + 0e0"),
             "char" | "varchar" | "text" | "tinytext" | "mediumtext" | "longtext" | "json" => {
                 format!("hex(convert({name} using utf8mb4))")

@@ -124,7 +124,7 @@ impl Bounded {
     ///
     /// # Errors
     ///
-    /// Fails if one of these does not hold.
+    /// Fails if one of these conditions does not hold.
     pub fn ended_well(&self, codes: &[i32]) -> Result<()> {
         let Ran { code, stderr, .. } = &self.ran;
         let code = code.with_context(|| format!("a signal ended the command: {stderr}"))?;

@@ -1,4 +1,4 @@
-//! Replays that are stopped at random points and then resume: at the end, the target has the same rows as the
+//! Stops replays at random points and resumes them: at the end, the target has the same rows as the
 //! source, and no change was applied twice.
 
 use std::collections::BTreeMap;
@@ -133,7 +133,7 @@ impl<'s> Chaos<'s> {
                 let mut child = self.start_replay(&target)?;
                 thread::sleep(Duration::from_micros(moment as u64));
                 let is_over = child.try_wait()?.is_some();
-                let output = if is_over { child.wait_with_output()? } else { target.take(fault, child)? };
+                let output = if is_over { child.wait_with_output()? } else { target.inject(fault, child)? };
                 self.check(&output).with_context(|| format!("{fault:?} after {moment} µs"))?;
                 if output.status.success() {
                     break;
@@ -186,7 +186,7 @@ impl<'s> Chaos<'s> {
 
 impl ProxiedTarget {
     /// Injects a fault while a replay runs; returns the output of the replay.
-    fn take(&mut self, fault: ReplayFault, mut child: Child) -> Result<Output> {
+    fn inject(&mut self, fault: ReplayFault, mut child: Child) -> Result<Output> {
         match fault {
             ReplayFault::BintideKill => child.kill()?,
             ReplayFault::TargetKill => self.server.kill()?,

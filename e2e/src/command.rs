@@ -124,7 +124,7 @@ impl Drop for Running {
     }
 }
 
-/// Time for a condition to become true. A replica on a busy machine needs minutes for what its source wrote in one.
+/// Time for a condition to become true. A replica on a busy machine needs minutes to apply the changes of one minute.
 const TIMEOUT: Duration = Duration::from_secs(240);
 
 /// Waits until a condition holds.
@@ -132,11 +132,11 @@ const TIMEOUT: Duration = Duration::from_secs(240);
 /// # Errors
 ///
 /// Fails if the condition does not hold after four minutes, or cannot be checked.
-pub fn wait_until(what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
+pub fn wait_until(description: &str, mut condition: impl FnMut() -> Result<bool>) -> Result<()> {
     let began = Instant::now();
-    while !is_so()? {
+    while !condition()? {
         if began.elapsed() > TIMEOUT {
-            bail!("timed out waiting for {what}");
+            bail!("timed out waiting for {description}");
         }
         thread::sleep(Duration::from_millis(5));
     }

@@ -1,4 +1,4 @@
-//! One run of mysqlbinlog and bintide with the same arguments, and the first difference.
+//! Runs mysqlbinlog and bintide with the same arguments, and finds the first difference.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -64,7 +64,7 @@ impl Run {
         Ok(what.map(|what| Difference { run: self.clone(), what, real, ours }))
     }
 
-    fn outcome(&self, program: Program, logs: &Path, scratch: &Path) -> Result<(Outcome, Files)> {
+    fn outcome(&self, program: Program, logs: &Path, scratch: &Path) -> Result<(Outcome, WrittenFiles)> {
         let directory = scratch.join("run");
         fs::create_dir(&directory)?;
         self.copy_logs(logs, &directory).context("could not copy the logs")?;
@@ -78,8 +78,8 @@ impl Run {
         let time_zone = self.time_zone.unwrap_or("UTC");
         let surroundings = Surroundings { directory: &directory, time_zone, stdin: &stdin };
         let mut outcome = program.run(&self.arguments, &surroundings)?;
-        forget_words(&mut outcome.stdout);
-        let files = files_left(&directory)?;
+        remove_intended_differences(&mut outcome.stdout);
+        let files = read_written_files(&directory)?;
         fs::remove_dir_all(&directory)?;
         Ok((outcome, files))
     }
@@ -100,27 +100,27 @@ impl Run {
 
 /// Removes text that differs on purpose: the version line and the descriptions in the help. The options, their
 /// syntax and their values in the help must be the same.
-fn forget_words(stdout: &mut Vec<u8>) {
+fn remove_intended_differences(stdout: &mut Vec<u8>) {
     if !stdout.starts_with(b"mysqlbinlog  Ver ") {
         return;
     }
     let text = String::from_utf8_lossy(stdout).into_owned();
     let (help, values) = text.split_once("\nVariables (").unwrap_or((&text, ""));
     let options = help.lines().filter(|line| line.trim_start().starts_with('-') && !line.starts_with("   "));
-    let mut kept: String = options.map(|line| format!("  {}\n", written(line))).collect();
+    let mut kept: String = options.map(|line| format!("  {}\n", option_syntax(line))).collect();
     kept.push_str(values);
     *stdout = kept.into_bytes();
 }
 
 /// Returns the option's syntax, without its description.
-fn written(line: &str) -> String {
+fn option_syntax(line: &str) -> String {
     line.split_whitespace().take_while(|word| word.starts_with('-')).collect::<Vec<_>>().join(" ")
 }
 
-type Files = BTreeMap<String, Vec<u8>>;
+type WrittenFiles = BTreeMap<String, Vec<u8>>;
 
-fn files_left(directory: &Path) -> Result<Files> {
-    let mut files = Files::new();
+fn read_written_files(directory: &Path) -> Result<WrittenFiles> {
+    let mut files = WrittenFiles::new();
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
         if entry.file_type()?.is_file() {
@@ -130,7 +130,7 @@ fn files_left(directory: &Path) -> Result<Files> {
     Ok(files)
 }
 
-/// Returns the first difference of two outcomes. Error messages are compared first, because they tell most.
+/// Returns the first difference of two outcomes. Error messages are compared first, because they are the most specific.
 pub fn difference(real: &Outcome, ours: &Outcome) -> Option<String> {
     text_difference("stderr", &real.stderr, &ours.stderr)
         .or_else(|| text_difference("stdout", &real.stdout, &ours.stdout))
@@ -139,7 +139,7 @@ pub fn difference(real: &Outcome, ours: &Outcome) -> Option<String> {
         })
 }
 
-fn files_difference(real: &Files, ours: &Files) -> Option<String> {
+fn files_difference(real: &WrittenFiles, ours: &WrittenFiles) -> Option<String> {
     let (real_names, our_names): (Vec<_>, Vec<_>) = (real.keys().collect(), ours.keys().collect());
     if real_names != our_names {
         return Some(format!("files left: real {real_names:?}, ours {our_names:?}"));
@@ -181,7 +181,7 @@ fn shown(line: Option<&[u8]>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{forget_words, text_difference};
+    use super::{remove_intended_differences, text_difference};
 
     #[test]
     fn first_difference_is_shown() {
@@ -198,7 +198,7 @@ mod tests {
             b"mysqlbinlog  Ver 9\nWords.\n  -v, --verbose-as-is More.\n                      --and more.\n\
             \nVariables (--variable-name=value)\nverbose  FALSE\n"
                 .to_vec();
-        forget_words(&mut help);
+        remove_intended_differences(&mut help);
         let kept = String::from_utf8(help).unwrap();
         assert_eq!(kept, "  -v, --verbose-as-is\n--variable-name=value)\nverbose  FALSE\n");
     }

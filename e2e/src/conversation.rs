@@ -1,4 +1,4 @@
-//! Conversations of a replica with real servers, recorded byte by byte: `crates/wire/tests/conversations`.
+//! Records conversations of a replica with real servers, byte by byte: `crates/wire/tests/conversations`.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -11,14 +11,14 @@ use wire::{
     ReplicaOptions, ReplicaStart, ReplicaStep, SemiSync, ServerKeySource,
 };
 
-/// Bytes a line.
+/// Number of bytes per line.
 const LINE_SIZE: usize = 48;
 
-/// A kind of server.
-type Kind = fn() -> Launch;
+/// Function that returns the launch of a server.
+type LaunchFunction = fn() -> Launch;
 
 /// Servers with a recorded conversation, and the file of each.
-pub const KEPT: [(&str, Kind); 2] =
+pub const KEPT: [(&str, LaunchFunction); 2] =
     [("mysql-9.7.txt", Launch::mysql), ("mariadb-10.11.txt", Launch::mariadb)];
 
 /// Returns the client options of all recordings; fixed values replace the random ones.
@@ -56,7 +56,7 @@ pub fn record(launch: &Launch) -> Result<String> {
          create database d; create table d.t (a int primary key); insert into d.t values (1), (2);
          flush binary logs; delete from d.t",
     )?;
-    let mut wire = Recorded::connect(&server)?;
+    let mut wire = ConversationRecorder::connect(&server)?;
     let mut handshake = ClientHandshake::new(client());
     let mut next = HandshakeStep::Wait;
     let session = loop {
@@ -84,13 +84,13 @@ pub fn record(launch: &Launch) -> Result<String> {
     }
 }
 
-struct Recorded {
+struct ConversationRecorder {
     stream: TcpStream,
     packets: PacketCodec,
     text: String,
 }
 
-impl Recorded {
+impl ConversationRecorder {
     fn connect(server: &TestServer) -> Result<Self> {
         let stream = TcpStream::connect(("127.0.0.1", server.port()))?;
         Ok(Self { stream, packets: PacketCodec::new(1 << 24), text: String::new() })
@@ -117,10 +117,10 @@ impl Recorded {
     }
 }
 
-/// Appends the bytes that one side sent, in lines.
-pub fn note(text: &mut String, who: &str, bytes: &[u8]) {
+/// Appends the bytes that `side` has sent, in lines.
+pub fn note(text: &mut String, side: &str, bytes: &[u8]) {
     for line in bytes.chunks(LINE_SIZE) {
         let digits: String = line.iter().map(|byte| format!("{byte:02x}")).collect();
-        text.push_str(&format!("{who} {digits}\n"));
+        text.push_str(&format!("{side} {digits}\n"));
     }
 }

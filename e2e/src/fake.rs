@@ -1,4 +1,4 @@
-//! A fake server: it speaks the server's side of the handshake, answers statements with a script, and sends any
+//! A fake server: it implements the server's side of the handshake, answers statements by a script, and sends any
 //! events. Tests use it as a source or as a target.
 
 use std::fmt;
@@ -49,7 +49,7 @@ pub enum Reply {
     Bytes(Vec<u8>),
     /// These bytes, one at a time with pauses.
     Trickle(Vec<u8>, Duration),
-    /// No answer; the connection stays open.
+    /// No answer; the connection is kept open.
     Silence,
     /// No answer; the connection is closed.
     Close,
@@ -85,24 +85,24 @@ impl fmt::Debug for Reply {
     }
 }
 
-type Script = dyn FnMut(Asked<'_>) -> Reply + Send;
+type ReplyScript = dyn FnMut(Asked<'_>) -> Reply + Send;
 
 /// A server that answers from a script, until it is dropped.
 #[derive(Debug)]
 pub struct FakeServer {
-    shared: Arc<Shared>,
+    shared: Arc<FakeServerShared>,
     listener: TestListener,
 }
 
-struct Shared {
+struct FakeServerShared {
     version: String,
-    script: Mutex<Box<Script>>,
+    script: Mutex<Box<ReplyScript>>,
     is_over: AtomicBool,
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for FakeServerShared {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Shared").field("version", &self.version).finish_non_exhaustive()
+        out.debug_struct("FakeServerShared").field("version", &self.version).finish_non_exhaustive()
     }
 }
 
@@ -128,7 +128,7 @@ impl FakeServer {
     ///
     /// Fails if no port is free.
     pub fn start(version: &str, script: impl FnMut(Asked<'_>) -> Reply + Send + 'static) -> Result<Self> {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(FakeServerShared {
             version: version.to_owned(),
             script: Mutex::new(Box::new(script)),
             is_over: AtomicBool::new(false),
@@ -138,12 +138,12 @@ impl FakeServer {
         Ok(Self { shared, listener })
     }
 
-    /// Returns its address with a valid account, without TLS.
+    /// Returns the server's address with a valid account, without TLS.
     pub fn address(&self) -> String {
         format!("mysql://root@127.0.0.1:{}/?tls=off", self.port())
     }
 
-    /// Returns the port that it listens on.
+    /// Returns the port that the server listens on.
     pub const fn port(&self) -> u16 {
         self.listener.port()
     }
@@ -157,7 +157,7 @@ impl Drop for FakeServer {
 }
 
 /// Accepts the login of a client, and answers its commands until it disconnects.
-fn serve(stream: TcpStream, shared: &Shared) -> io::Result<()> {
+fn serve(stream: TcpStream, shared: &FakeServerShared) -> io::Result<()> {
     let mut client = Client { stream, packets: PacketCodec::new(PACKET_SIZE_MAX) };
     let capabilities = CAPABILITIES.iter().fold(Capabilities(0), |all, one| Capabilities(all.0 | one.0));
     let greeting = ServerGreeting {
@@ -225,7 +225,12 @@ impl Client {
         Ok(())
     }
 
-    fn answer(&mut self, reply: Reply, capabilities: Capabilities, shared: &Shared) -> io::Result<()> {
+    fn answer(
+        &mut self,
+        reply: Reply,
+        capabilities: Capabilities,
+        shared: &FakeServerShared,
+    ) -> io::Result<()> {
         match reply {
             Reply::Ok => self.send(|out| OkPacket::default().encode(capabilities, out)),
             Reply::Refused(code, message) => {

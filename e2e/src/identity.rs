@@ -1,4 +1,4 @@
-//! Many runs with random arguments: bintide must answer as `mysqlbinlog` does.
+//! Many runs with random arguments: bintide must print the same as `mysqlbinlog`.
 
 use std::collections::BTreeSet;
 use std::env::{self, VarError};
@@ -26,7 +26,7 @@ pub const DRAWS: &str = "BINTIDE_DRAWS";
 const TIME_ZONES: [&str; 6] =
     ["UTC", "UTC", "Europe/Berlin", "America/St_Johns", "Asia/Kolkata", "Australia/Sydney"];
 /// Maximum number of differences that are shown in full.
-const TOLD_MAX: usize = 12;
+const SHOWN_MAX: usize = 12;
 
 /// Returns the number of runs in the environment variable [`DRAWS`]; `usual` if it is not set.
 ///
@@ -101,8 +101,8 @@ fn check_program(program: Program, name: &str, logs: &Logs, runs: &[Run]) -> Res
         })
     })?;
     let differences = differences.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
-    let told = tell(name, &differences)?;
-    ensure!(differences.is_empty(), "{} of {} runs differ\n{told}", differences.len(), runs.len());
+    let description = describe(name, &differences)?;
+    ensure!(differences.is_empty(), "{} of {} runs differ\n{description}", differences.len(), runs.len());
     println!("{name}: {} runs, no difference", runs.len());
     Ok(())
 }
@@ -127,7 +127,7 @@ fn draw(random: &mut SeededRandom, logs: &Logs, choices: &[Choice], used: &mut B
     run
 }
 
-/// Draws an option. Output options are drawn more often than options of a connection, which is never made.
+/// Draws an option. Output options are drawn more often than options of a connection, which have no effect here.
 fn pick_choice<'a>(random: &mut SeededRandom, choices: &'a [Choice]) -> &'a Choice {
     const OFTEN: [&str; 12] = [
         "verbose",
@@ -193,27 +193,27 @@ fn add_logs(
 }
 
 /// Describes the differences, the shortest command lines first, and saves the outputs in the build directory.
-fn tell(name: &str, differences: &[Difference]) -> Result<String> {
+fn describe(name: &str, differences: &[Difference]) -> Result<String> {
     let mut sorted: Vec<&Difference> = differences.iter().collect();
     sorted.sort_by_key(|difference| difference.run.arguments.len());
     let directory = testkit::target_dir().join("e2e").join(name);
     if directory.exists() {
         fs::remove_dir_all(&directory)?;
     }
-    let mut told = String::new();
-    for (index, difference) in sorted.into_iter().take(TOLD_MAX).enumerate() {
+    let mut description = String::new();
+    for (index, difference) in sorted.into_iter().take(SHOWN_MAX).enumerate() {
         let run = &difference.run;
-        let kept = keep(&directory.join(index.to_string()), difference)?;
+        let saved = save_outputs(&directory.join(index.to_string()), difference)?;
         let arguments: Vec<String> = run.arguments.iter().map(|argument| quoted(argument)).collect();
         let stdin = run.stdin.as_ref().map(|file| format!(" < {file}")).unwrap_or_default();
         let time_zone = run.time_zone.unwrap_or("UTC");
-        writeln!(told, "\nTZ={time_zone} mysqlbinlog {}{stdin}", arguments.join(" "))?;
-        writeln!(told, "{}\n  kept in {}", difference.what, kept.display())?;
+        writeln!(description, "\nTZ={time_zone} mysqlbinlog {}{stdin}", arguments.join(" "))?;
+        writeln!(description, "{}\n  saved in {}", difference.what, saved.display())?;
     }
-    Ok(told)
+    Ok(description)
 }
 
-fn keep(directory: &std::path::Path, difference: &Difference) -> Result<PathBuf> {
+fn save_outputs(directory: &std::path::Path, difference: &Difference) -> Result<PathBuf> {
     fs::create_dir_all(directory)?;
     for (name, outcome) in [("real", &difference.real), ("ours", &difference.ours)] {
         fs::write(directory.join(format!("{name}.out")), &outcome.stdout)?;

@@ -1,4 +1,4 @@
-//! Topics of a broker as a reader of committed records sees them, compared with the records of a pipe.
+//! Compares the committed records of topics with the records that `bintide stream` prints.
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
@@ -75,7 +75,7 @@ pub fn read_matching_topics(
     Ok(records)
 }
 
-/// Returns records as they would be without `--route`: each table in a topic of its own, without the field in its keys.
+/// Returns records in the form without `--route`: each table in a topic of its own, without the field in its keys.
 ///
 /// # Errors
 ///
@@ -134,7 +134,7 @@ pub fn compare_with_pipe(broker: &KafkaBroker, source: &TestServer, keys: Primar
 ///
 /// # Errors
 ///
-/// Fails if it fails.
+/// Fails if bintide fails.
 pub fn printed_records(source: &TestServer) -> Result<String> {
     let index = source.datadir().join("binlog.index");
     let mut printed = Command::new(bintide()?);

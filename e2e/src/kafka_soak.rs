@@ -1,5 +1,5 @@
-//! A stream to Kafka, while bintide, the broker and the source are stopped at random: at the end, readers of committed
-//! records must have each change once, in order by key.
+//! Stops bintide, the broker and the source at random during a stream to Kafka. At the end, the committed records must
+//! contain each change once, in order by key.
 
 use std::fs::{self, File};
 use std::process::{Child, Stdio};
@@ -19,7 +19,7 @@ use crate::kafka::{
 
 /// Maximum time between two faults.
 const FAULT_INTERVAL_MAX: Duration = Duration::from_millis(3000);
-/// Pause between two rounds of work.
+/// Pause between two rounds of changes.
 const ROUND_INTERVAL: Duration = Duration::from_millis(20);
 /// Time limit for the last run.
 const TIMEOUT: Duration = Duration::from_secs(300);
@@ -85,7 +85,7 @@ impl KafkaSoak {
     /// the rest, and compares the topics with the log and with the tables. Returns the number of records.
     ///
     /// # Errors
-    /// Fails if bintide ends without a fault, or if the topics differ from what a pipe gets, or from the tables.
+    /// Fails if bintide ends without a fault, or if the topics differ from the records of a pipe, or from the tables.
     pub fn run(
         mut self,
         random: &mut SeededRandom,
@@ -93,7 +93,7 @@ impl KafkaSoak {
     ) -> Result<usize> {
         let (is_over, client) = (AtomicBool::new(false), self.source.client().clone());
         thread::scope(|scope| {
-            scope.spawn(|| work(&client, &is_over));
+            scope.spawn(|| write_load(&client, &is_over));
             let (mut count, mut result) = (0, self.follow());
             while result.is_ok()
                 && let Some(fault) = next_fault(count, random)
@@ -130,7 +130,7 @@ impl KafkaSoak {
 
     fn follow(&mut self) -> Result<()> {
         let mut command = stream_to(&self.broker, &["--from", &self.from()])?;
-        command.stdout(Stdio::null()).stderr(File::create(self.directory.path().join("said"))?);
+        command.stdout(Stdio::null()).stderr(File::create(self.directory.path().join("messages"))?);
         self.running = Some(command.spawn().context("could not start bintide")?);
         Ok(())
     }
@@ -156,9 +156,9 @@ impl KafkaSoak {
         match (ended, fault) {
             (None, _) if self.running.is_some() => Ok(()),
             (None, _) => self.follow(),
-            // The fault came before the first connection: a run that cannot begin ends.
+            // The fault came before the first connection: without a connection, bintide ends.
             (Some(status), _) if status.code() == Some(2) => self.follow(),
-            (Some(status), _) => anyhow::bail!("bintide has ended ({status}): {}", self.said()?),
+            (Some(status), _) => anyhow::bail!("bintide has ended ({status}): {}", self.messages()?),
         }
     }
 
@@ -167,13 +167,13 @@ impl KafkaSoak {
         let Some(mut running) = self.running.take() else { return Ok(()) };
         kill(Pid::from_raw(i32::try_from(running.id())?), signal)?;
         running.wait()?;
-        let said = self.said()?;
-        ensure!(!said.contains("panicked"), "{said}");
+        let messages = self.messages()?;
+        ensure!(!messages.contains("panicked"), "{messages}");
         Ok(())
     }
 
-    fn said(&self) -> Result<String> {
-        Ok(fs::read_to_string(self.directory.path().join("said"))?)
+    fn messages(&self) -> Result<String> {
+        Ok(fs::read_to_string(self.directory.path().join("messages"))?)
     }
 
     fn stream_rest(&self) -> Result<()> {
@@ -187,17 +187,17 @@ impl KafkaSoak {
 impl Drop for KafkaSoak {
     fn drop(&mut self) {
         if let Some(running) = &mut self.running {
-            // It may have ended.
+            // bintide may have ended.
             let _ = running.kill();
             let _ = running.wait();
         }
     }
 }
 
-/// Changes the tables until it is over. The source may be down.
-fn work(client: &ServerClient, is_over: &AtomicBool) {
+/// Changes the tables until `is_over` is set. Ignores errors, because the source may be down.
+fn write_load(client: &ServerClient, is_over: &AtomicBool) {
     let begin = Instant::now();
-    let mut larges = 0;
+    let mut large_transactions = 0;
     let mut number = 0_u64;
     while !is_over.load(Ordering::Relaxed) {
         let part = number % 7;
@@ -206,9 +206,9 @@ fn work(client: &ServerClient, is_over: &AtomicBool) {
              update d.t set n = n + 1 where id % 7 = {part} order by id desc limit 20;
              begin; delete from d.t where id % 31 = {part} limit 5; update d.t set id = -id where id = {number} + 3; commit;"
         ));
-        // One at the start, then one a minute.
-        if begin.elapsed() >= Duration::from_secs(60 * larges) {
-            larges += 1;
+        // One large transaction at the start, then one per minute.
+        if begin.elapsed() >= Duration::from_secs(60 * large_transactions) {
+            large_transactions += 1;
             let _ = client.sql(LARGE);
         }
         number += 1;

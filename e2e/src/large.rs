@@ -7,8 +7,9 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use testkit::Launch;
 
-/// Rows of the large statement, and number of small transactions after it.
+/// Number of rows of the large statement.
 const ROWS: usize = 120_000;
+/// Number of small transactions after the large statement.
 const TRANSACTIONS: usize = 8_000;
 
 /// Writes such a log to `directory/NAME.binlog`, from a server with these options.

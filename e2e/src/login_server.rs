@@ -120,7 +120,7 @@ impl LoginServer {
         Ok(Self { shared, listener })
     }
 
-    /// Returns the port that it listens on.
+    /// Returns the port that the server listens on.
     pub const fn port(&self) -> u16 {
         self.listener.port()
     }
@@ -130,7 +130,7 @@ impl LoginServer {
         &self.shared.options.version
     }
 
-    /// Takes the records of the clients that have disconnected.
+    /// Removes and returns the records of the clients that have disconnected.
     pub fn take_records(&self) -> Vec<LoginRecord> {
         std::mem::take(&mut lock(&self.shared.records))
     }
@@ -269,9 +269,9 @@ fn serve(stream: TcpStream, shared: &LoginShared) -> io::Result<()> {
 }
 
 /// Result of a login: the session, or the number of the error.
-type Outcome = Result<ServerSession, u16>;
+type LoginOutcome = Result<ServerSession, u16>;
 
-fn log_in(mut client: LoginClient, shared: &LoginShared) -> io::Result<Option<(LoginClient, Outcome)>> {
+fn log_in(mut client: LoginClient, shared: &LoginShared) -> io::Result<Option<(LoginClient, LoginOutcome)>> {
     let options = HandshakeOptions {
         server_version: shared.options.version.clone(),
         connection_id: shared.next_connection.fetch_add(1, Ordering::Relaxed),
@@ -445,7 +445,8 @@ fn query(sql: &str, response: &mut ResponseWriter<'_>, version: &str) {
         let ok = OkPacket { status: ServerStatus::AUTOCOMMIT, ..OkPacket::default() };
         return response.ok(&ok);
     }
-    // The client of MySQL 9 sends this query to learn whether the server supports dollar quotes: this one does not.
+    // The client of MySQL 9 sends this query to find out whether the server supports dollar quotes. This server does
+    // not.
     if lower == "select $$" {
         return response.error(&ServerError::new(1054, "42S22", "Unknown column '$$' in 'field list'"));
     }

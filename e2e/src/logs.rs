@@ -24,7 +24,7 @@ pub struct Logs {
 /// Files of one server, in order.
 #[derive(Clone, Debug)]
 pub struct LogSet {
-    /// Paths as the programs see them: under [`LOGS`].
+    /// Paths from the working directory of the programs: under [`LOGS`].
     pub files: Vec<String>,
     /// Start positions of events in the first and in the last file.
     pub positions: Vec<u64>,

@@ -1,5 +1,4 @@
-//! One server of each chosen version, with logs of the same statements, for tests that run a command on all of
-//! them.
+//! One server of each chosen version, with logs of the same statements, for tests that run a command on all servers.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -26,9 +25,9 @@ pub struct MatrixServer {
     pub logs: Vec<PathBuf>,
 }
 
-type Slot = &'static Mutex<Option<&'static MatrixServer>>;
+type ServerSlot = &'static Mutex<Option<&'static MatrixServer>>;
 
-static SLOTS: LazyLock<Mutex<BTreeMap<TestPackage, Slot>>> = LazyLock::new(Mutex::default);
+static SLOTS: LazyLock<Mutex<BTreeMap<TestPackage, ServerSlot>>> = LazyLock::new(Mutex::default);
 
 impl MatrixServer {
     /// Returns the server of this version. The first call starts it and runs the shared statements.
@@ -167,7 +166,7 @@ const MYSQL_8: &str = "use w;
     create role r; create user u identified by 'x'; grant select on w.* to u;";
 
 /// A `CREATE TABLE … SELECT`, which a server with GTIDs allows since 8.0.21.
-const MADE: &str = "use w; create table made as select id, owner from account;";
+const CREATE_SELECT: &str = "use w; create table made as select id, owner from account;";
 
 /// Features of MariaDB only, since 10.5.
 const MARIADB: &str = "use w; create table own (id int primary key, i6 inet6, t varchar(500) compressed, b blob compressed, j json);
@@ -176,16 +175,16 @@ const MARIADB: &str = "use w; create table own (id int primary key, i6 inet6, t 
     create sequence seq; create table made as select id, owner from account;
     begin; insert into account (owner, n) values ('xa', 1); commit;";
 
-/// Servers of 8.0 that refuse [`MADE`].
-const MADE_WITHOUT: [TestPackage; 2] = [TestPackage::Mysql8_0_15, TestPackage::Mysql8_0_12];
+/// Servers of 8.0 that refuse [`CREATE_SELECT`].
+const WITHOUT_CREATE_SELECT: [TestPackage; 2] = [TestPackage::Mysql8_0_15, TestPackage::Mysql8_0_12];
 
 /// Returns the shared statements for this version: values of all its types, then transactions and definitions.
 pub fn work(package: TestPackage) -> String {
     let mut parts = vec![types(package), PLAIN.to_owned()];
     match (package.flavour(), package.version()) {
         (Some(ServerFlavour::MariaDb), _) => parts.push(MARIADB.to_owned()),
-        (_, version) if version >= (8, 0) && !MADE_WITHOUT.contains(&package) => {
-            parts.extend([JSON, MYSQL_8, MADE].map(str::to_owned));
+        (_, version) if version >= (8, 0) && !WITHOUT_CREATE_SELECT.contains(&package) => {
+            parts.extend([JSON, MYSQL_8, CREATE_SELECT].map(str::to_owned));
         }
         (_, version) if version >= (8, 0) => parts.extend([JSON, MYSQL_8].map(str::to_owned)),
         (_, version) if version >= (5, 7) => parts.push(JSON.to_owned()),

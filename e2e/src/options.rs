@@ -14,20 +14,20 @@ pub struct Choice {
     /// Letter of the short form.
     pub short: Option<char>,
     /// Kind of value.
-    pub value: Takes,
+    pub value: ValueRequirement,
     /// Set if the option is valid only as the first argument.
     pub first: bool,
 }
 
 /// Kind of value that an option takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Takes {
+pub enum ValueRequirement {
     /// None: the option is a switch.
-    Nothing,
+    None,
     /// Optional: after an equals sign.
-    Maybe,
+    Optional,
     /// Required.
-    Value,
+    Required,
 }
 
 /// Options that are not drawn, and the reasons.
@@ -58,15 +58,15 @@ fn parse(help: &str) -> Result<Vec<Choice>> {
     let mut choices = Vec::new();
     for found in options.lines().filter_map(|line| listed.captures(line)) {
         let value = match (&found[3], &found[4]) {
-            ("[", _) => Takes::Maybe,
-            (_, "=") => Takes::Value,
-            _ => Takes::Nothing,
+            ("[", _) => ValueRequirement::Optional,
+            (_, "=") => ValueRequirement::Required,
+            _ => ValueRequirement::None,
         };
         let short = found.get(1).and_then(|letter| letter.as_str().chars().next());
         choices.push(Choice { long: found[2].to_owned(), short, value, first: false });
     }
     for found in firsts.lines().filter_map(|line| first.captures(line)) {
-        let value = if &found[2] == "=" { Takes::Value } else { Takes::Nothing };
+        let value = if &found[2] == "=" { ValueRequirement::Required } else { ValueRequirement::None };
         choices.push(Choice { long: found[1].to_owned(), short: None, value, first: true });
     }
     Ok(choices)
@@ -77,14 +77,14 @@ impl Choice {
     pub fn draw(&self, random: &mut SeededRandom, set: &LogSet) -> Vec<String> {
         let dashes = self.long.as_str();
         match self.value {
-            Takes::Nothing => vec![self.draw_switch(random)],
-            Takes::Maybe => match self.short {
+            ValueRequirement::None => vec![self.draw_switch(random)],
+            ValueRequirement::Optional => match self.short {
                 Some(short) if random.once_in(2) => {
                     vec![format!("-{short}{}", value_of(&self.long, random, set))]
                 }
                 _ => vec![format!("--{dashes}={}", value_of(&self.long, random, set))],
             },
-            Takes::Value => {
+            ValueRequirement::Required => {
                 let value = value_of(&self.long, random, set);
                 match (self.short, random.below(6)) {
                     (Some(short), 0) => vec![format!("-{short}{value}")],
@@ -127,7 +127,7 @@ fn value_of(long: &str, random: &mut SeededRandom, set: &LogSet) -> String {
         "default-auth" => &["caching_sha2_password", "bogus"],
         "host" => &["localhost", "127.0.0.1"],
         "local-load" => &[".", "./", "no/such/folder"],
-        // Without a value, the program asks for it on the terminal, and a test would hang.
+        // Without a value, the program prompts for it on the terminal, and the test would hang.
         "password" => &["secret"],
         "port" | "connection-server-id" | "stop-never-slave-server-id" => {
             &["0", "3307", "65536", "-1", "12x"]
@@ -227,7 +227,7 @@ fn gtids(random: &mut SeededRandom) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Choice, Takes, parse};
+    use super::{Choice, ValueRequirement, parse};
 
     #[test]
     fn options_are_read_from_the_help() {
@@ -236,11 +236,11 @@ mod tests {
                     --defaults-file=#       Only.\nVariables (--variable-name=value)\nraw  FALSE\n";
         let choice = |long: &str, short, value, first| Choice { long: long.to_owned(), short, value, first };
         let expected = vec![
-            choice("help", Some('?'), Takes::Nothing, false),
-            choice("base64-output", None, Takes::Value, false),
-            choice("debug", Some('#'), Takes::Maybe, false),
-            choice("no-defaults", None, Takes::Nothing, true),
-            choice("defaults-file", None, Takes::Value, true),
+            choice("help", Some('?'), ValueRequirement::None, false),
+            choice("base64-output", None, ValueRequirement::Required, false),
+            choice("debug", Some('#'), ValueRequirement::Optional, false),
+            choice("no-defaults", None, ValueRequirement::None, true),
+            choice("defaults-file", None, ValueRequirement::Required, true),
         ];
         assert_eq!(parse(help).unwrap(), expected);
     }

@@ -1,5 +1,5 @@
-//! A source, relays and replicas that read every form, while all of them and the networks between them are stopped at
-//! random. At the end, all replicas have the source's tables.
+//! Stops a source, relays, replicas of every form, and the networks between them at random. At the end, all replicas
+//! must have the source's tables.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -100,7 +100,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(2500);
 const SHORT_PAUSE_MAX: Duration = Duration::from_millis(500);
 /// Pause between two scripts of the source. It limits the size of the logs of an hour.
 const ROUND_PAUSE: Duration = Duration::from_millis(100);
-/// Pause after a failed script, and between two looks at a replica.
+/// Pause after a failed script, and between two checks of a replica.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 /// Maximum time for a replica to catch up at the end.
 const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(300);
@@ -315,8 +315,8 @@ fn start_replica(package: TestPackage, server_id: usize) -> Result<TestServer> {
     }
 }
 
-/// Runs scripts on the source until `is_over`. A script that fails while the source is away is not repeated: the
-/// replicas must have what the source has.
+/// Runs scripts on the source until `is_over`. A script that fails while the source is down is not repeated: the
+/// replicas are compared with the source only.
 fn write_load(client: &ServerClient, rounds: &AtomicU64, is_over: &AtomicBool) {
     for number in 1.. {
         if is_over.load(Ordering::Relaxed) {

@@ -107,7 +107,7 @@ pub fn relay_address(port: u16) -> ServerAddress {
     }
 }
 
-/// Asks a relay or a source on this machine with the mysql client. Returns its output, including errors.
+/// Queries a relay or a source on this machine with the mysql client. Returns the client's output, including errors.
 ///
 /// # Errors
 ///

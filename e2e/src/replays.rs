@@ -1,4 +1,4 @@
-//! Logs applied to another server, and comparisons of the two servers.
+//! Applies logs to another server, and compares the two servers.
 
 use std::fs;
 use std::num::NonZeroUsize;
@@ -67,7 +67,7 @@ pub fn source(launch: &Launch, scripts: &[&str]) -> Result<TestServer> {
 /// # Errors
 ///
 /// Fails if the source refuses a statement.
-pub fn run_what_is_killed(source: &TestServer, changes: usize, definitions: usize) -> Result<()> {
+pub fn run_repeat_sensitive_changes(source: &TestServer, changes: usize, definitions: usize) -> Result<()> {
     source.sql("create database d; create table d.t (id int primary key auto_increment, n int)")?;
     source.sql(&"insert into d.t (n) values (1); update d.t set n = n + 1;".repeat(changes))?;
     source.sql("create table d.v (n int)")?;
@@ -143,7 +143,7 @@ pub fn replay_to(logs: &[PathBuf], socket: &Path, options: &ReplayOptions) -> Re
 /// # Errors
 ///
 /// Fails if the last run fails.
-pub fn kill_and_go_on(
+pub fn kill_and_resume(
     command: impl Fn() -> Result<Command>,
     pauses: impl IntoIterator<Item = u64>,
 ) -> Result<()> {
@@ -211,7 +211,7 @@ pub fn executed(server: &TestServer) -> Result<String> {
 ///
 /// # Errors
 ///
-/// Fails if one of these does not hold.
+/// Fails if one of these conditions does not hold.
 pub fn ends_equal(source: &TestServer, target: &TestServer) -> Result<()> {
     let (ours, theirs) = (checksums(target)?, checksums(source)?);
     ensure!(theirs.len() > 1, "the source has too few tables");

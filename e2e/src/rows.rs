@@ -1,4 +1,4 @@
-//! Rows in a server's log, decoded by the library.
+//! Decodes the rows in a server's log with the library.
 
 use std::fs;
 use std::path::Path;

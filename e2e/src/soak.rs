@@ -1,5 +1,5 @@
-//! A target that follows a source with `bintide replay --from`, while bintide, both servers and the network are
-//! stopped at random: at the end, both servers must have the same rows.
+//! Stops bintide, both servers and the network at random while a target follows a source with `bintide replay --from`.
+//! At the end, both servers must have the same rows.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -62,7 +62,7 @@ const INTERRUPTIONS: [Interruption; 12] = [
 pub struct SoakSummary {
     /// Number of faults of each kind.
     pub interruptions: BTreeMap<Interruption, u64>,
-    /// Rounds of work on the source.
+    /// Rounds of changes on the source.
     pub rounds: u64,
     /// Number of starts of bintide.
     pub starts: u64,
@@ -93,8 +93,8 @@ const TABLES: &str = "create database d;
     create table d.t (id int primary key auto_increment, n int, s varchar(400));
     create table d.u like d.t; create table d.v (n int, key (n)); create table d.rounds (n int primary key)";
 
-/// Returns a round of work: changes that give different rows if they are applied twice or skipped, in tables of
-/// limited size.
+/// Returns the statements of a round: changes that give different rows if they are applied twice or skipped, in tables
+/// of limited size.
 fn round(number: u64) -> String {
     let (part, old) = (number % 7, number / 2);
     let mut script = format!(
@@ -137,7 +137,7 @@ impl SoakArguments {
     pub fn read() -> Result<Self> {
         let numbers: Vec<u64> = env::args().skip(1).map(|text| text.parse()).collect::<Result<_, _>>()?;
         let [minutes, seed] = numbers[..] else {
-            anyhow::bail!("two numbers are needed: the number of minutes, and a seed")
+            anyhow::bail!("expected two numbers: the duration in minutes, and a seed")
         };
         println!("seed {seed}");
         Ok(Self { minutes, seed })
@@ -195,7 +195,7 @@ impl Soak {
         let (is_over, rounds) = (AtomicBool::new(false), AtomicU64::new(0));
         let client = self.source.client().clone();
         thread::scope(|scope| {
-            scope.spawn(|| work(&client, &rounds, &is_over));
+            scope.spawn(|| write_load(&client, &rounds, &is_over));
             let mut interrupted_count = 0;
             let mut result = Ok(());
             while result.is_ok() && more(interrupted_count) {
@@ -213,20 +213,20 @@ impl Soak {
             result
         })?;
         self.summary.rounds = rounds.into_inner();
-        self.catches_up()?;
-        self.ends_when_told()?;
+        self.wait_until_caught_up()?;
+        self.ends_on_interrupt()?;
         are_equal(&self.source, &self.target, checksum)?;
         Ok(std::mem::take(&mut self.summary))
     }
 
-    /// Starts bintide. Its messages go into a file, which error reports show.
+    /// Starts bintide. Its messages are written to a file, which error reports quote.
     fn follow(&mut self) -> Result<()> {
         let mut command = Command::new(bintide()?);
         let address = |proxy: &Proxy| format!("mysql://root@127.0.0.1:{}/", proxy.port());
         command.env_clear().args(["replay", "-q", "--from", &address(&self.to_source)]);
         command.args(["--to", &address(&self.to_target), "--relay"]).arg(self.relay.path().join("store"));
         command.args(&self.options).stdout(Stdio::null());
-        command.stderr(File::create(self.relay.path().join("said"))?);
+        command.stderr(File::create(self.relay.path().join("messages"))?);
         self.following = Some(command.spawn().context("could not start bintide")?);
         self.summary.starts += 1;
         Ok(())
@@ -268,7 +268,7 @@ impl Soak {
         }
         match self.child()?.try_wait()? {
             None => Ok(()),
-            // The fault came before the replay was connected; a replay that cannot begin ends.
+            // The fault came before the first connection: without a connection, bintide ends.
             Some(status) if status.code() == Some(EXIT_NOT_STARTED) => self.follow(),
             Some(_)
                 if matches!(
@@ -292,21 +292,21 @@ impl Soak {
             ensure!(begin.elapsed() < TIMEOUT, "bintide does not end");
             thread::sleep(POLL_INTERVAL);
         };
-        let said = self.said()?;
+        let messages = self.messages()?;
         // A process that has just started has no handler for SIGINT yet.
         let is_too_early = status.signal() == Some(Signal::SIGINT as i32) && codes.contains(&130);
-        let is_meant = is_too_early || status.code().is_some_and(|code| codes.contains(&code));
-        ensure!(is_meant && !said.contains("panicked"), "{status}: {said}");
+        let is_expected = is_too_early || status.code().is_some_and(|code| codes.contains(&code));
+        ensure!(is_expected && !messages.contains("panicked"), "{status}: {messages}");
         Ok(())
     }
 
-    fn said(&self) -> Result<String> {
-        Ok(fs::read_to_string(self.relay.path().join("said"))?)
+    fn messages(&self) -> Result<String> {
+        Ok(fs::read_to_string(self.relay.path().join("messages"))?)
     }
 
     /// Returns an error if bintide has ended by itself.
     fn ended<T>(&self) -> Result<T> {
-        anyhow::bail!("bintide has ended: {}", self.said()?)
+        anyhow::bail!("bintide has ended: {}", self.messages()?)
     }
 
     fn interrupt(&mut self) -> Result<()> {
@@ -314,7 +314,7 @@ impl Soak {
         Ok(kill(Pid::from_raw(pid), Signal::SIGINT)?)
     }
 
-    fn catches_up(&mut self) -> Result<()> {
+    fn wait_until_caught_up(&mut self) -> Result<()> {
         let last = "select count(*), max(n) from d.rounds";
         let (expected, begin) = (self.source.sql(last)?, Instant::now());
         while self.target.sql(last).ok().as_ref() != Some(&expected) {
@@ -327,11 +327,11 @@ impl Soak {
         Ok(())
     }
 
-    fn ends_when_told(&mut self) -> Result<()> {
+    fn ends_on_interrupt(&mut self) -> Result<()> {
         self.interrupt()?;
         self.ends_with(&[130])?;
-        let said = self.said()?;
-        ensure!(said.is_empty(), "{said}");
+        let messages = self.messages()?;
+        ensure!(messages.is_empty(), "{messages}");
         Ok(())
     }
 }
@@ -346,10 +346,10 @@ impl Drop for Soak {
     }
 }
 
-/// Runs rounds of work on the source until `is_over`. Statements that fail during a restart are skipped: the source
-/// is the reference in any case. XA transactions that a crash leaves prepared are ended later, because
-/// they hold locks.
-fn work(client: &ServerClient, rounds: &AtomicU64, is_over: &AtomicBool) {
+/// Runs rounds of changes on the source until `is_over` is set. Statements that fail during a restart are skipped: the
+/// target is compared with the source only. XA transactions that a crash leaves prepared are ended later, because they
+/// hold locks.
+fn write_load(client: &ServerClient, rounds: &AtomicU64, is_over: &AtomicBool) {
     let mut open = None;
     for number in 1.. {
         if is_over.load(Ordering::Relaxed) {
@@ -377,6 +377,6 @@ const NO_SUCH_XID: &str = "ERROR 1397";
 
 /// Returns statements that end the XA transactions that a round may have left prepared.
 fn end_prepared(number: u64) -> String {
-    let way = if number.is_multiple_of(2) { "commit" } else { "rollback" };
-    format!("xa {way} 'x{number}'")
+    let verb = if number.is_multiple_of(2) { "commit" } else { "rollback" };
+    format!("xa {verb} 'x{number}'")
 }

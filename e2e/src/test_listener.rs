@@ -40,7 +40,7 @@ impl TestListener {
         Ok(Self { port, state, accepting: Some(accepting) })
     }
 
-    /// Port of 127.0.0.1.
+    /// Returns the port of 127.0.0.1.
     pub const fn port(&self) -> u16 {
         self.port
     }

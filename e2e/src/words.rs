@@ -47,7 +47,7 @@ pub const RECORDED: &str = "recorded.txt";
 pub fn check(name: &str, now: &str) -> Result<()> {
     let path = words_directory().join(name);
     if is_written() {
-        // Another run may read the file at the same time: it must see either the old text or the new one.
+        // Another run may read the file at the same time: it must read either the old text or the new text.
         let new = words_directory().join(format!(".{name}.{}", process::id()));
         fs::write(&new, now).with_context(|| format!("could not write {}", new.display()))?;
         fs::rename(&new, &path).with_context(|| format!("could not replace {}", path.display()))?;
@@ -100,7 +100,7 @@ fn difference(name: &str, path: &Path, now: &str) -> Result<String> {
     let output = diff.arg(old).arg(&new).output().context("could not run diff")?;
     let lines = String::from_utf8_lossy(&output.stdout).into_owned();
     Ok(format!(
-        "e2e/words/{name} is not what bintide and its sources say now:\n\n{lines}\n\
+        "e2e/words/{name} differs from the present text of bintide and its sources:\n\n{lines}\n\
          Read the new text as a user would. If it is right, run `cargo xtask words` and commit e2e/words/.\n"
     ))
 }
@@ -184,7 +184,7 @@ const PATTERNS: &[(&str, &str)] = &[
     (r"\b\d+(\.\d+)? (ns|µs|ms|s)\b", "TIME"),
 ];
 
-/// Fails if an example is missing for one of these commands.
+/// Checks that `messages.txt` has examples of each of these commands.
 ///
 /// # Errors
 /// Fails if `messages.txt` has no section for a command.
@@ -193,7 +193,7 @@ pub fn check_sections(commands: &[String], messages: &str) -> Result<()> {
     for command in commands {
         ensure!(
             sections.contains(&command.as_str()),
-            "e2e/words/{MESSAGES} has no section `## {command}`: add examples of what goes wrong with it"
+            "e2e/words/{MESSAGES} has no section `## {command}`: add examples of its errors"
         );
     }
     Ok(())

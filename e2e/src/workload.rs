@@ -69,8 +69,8 @@ pub fn record_on(seed: u64, name: &str, directory: &Path) -> Result<TestServer> 
     record_some_on(seed, name, directory, &[], |line| Some(line.to_owned()))
 }
 
-/// Does the same as [`record_on`] with more server options, which take precedence, and with a function that may
-/// replace each statement.
+/// Records like [`record_on`], with more server options, which take precedence, and with a function that may replace
+/// each statement.
 ///
 /// # Errors
 /// Fails if [`record`] fails.
@@ -88,7 +88,7 @@ pub fn record_some_on(
     run_on(&mut random, &options, name, directory, &changed)
 }
 
-/// Does the same as [`record_on`] with `binlog_format=ROW` throughout, and with definitions in UTF-8: the client
+/// Records like [`record_on`], with `binlog_format=ROW` throughout, and with definitions in UTF-8: the client
 /// sends UTF-8 regardless of SET NAMES, and a column's character set may lack a character.
 ///
 /// # Errors

@@ -1,8 +1,8 @@
 //! Unpacks Debian packages into a directory of their own, on any release of the machine.
 //!
 //! `apt-get` resolves and downloads them with a private state: the suite is the only source, and the list of
-//! installed packages is empty. So apt-get downloads all dependencies, including the C library. The mirror is that of the
-//! machine's own apt.
+//! installed packages is empty. So apt-get downloads all dependencies, including the C library. The mirror is that of
+//! the machine's own apt.
 
 use std::fs;
 use std::path::{Path, PathBuf};

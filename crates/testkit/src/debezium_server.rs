@@ -29,8 +29,8 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 /// Interval at which the wait for the end polls.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Debezium Server, with its offsets and its history of definitions. Dropping this value kills the server and removes these
-/// files.
+/// Debezium Server, with its offsets and its history of definitions. Dropping this value kills the server and removes
+/// these files.
 #[derive(Debug)]
 pub struct DebeziumServer {
     directory: PathBuf,

@@ -103,7 +103,8 @@ impl PackageHome {
         Ok(self.run_with(&program, options))
     }
 
-    /// Returns a command that runs a server program with its path as `argv[0]`, from which a server finds its own files.
+    /// Returns a command that runs a server program with its path as `argv[0]`, from which a server finds its own
+    /// files.
     pub(crate) fn server_command(&self, name: &str) -> Result<Command> {
         Ok(self.run_with(&self.program(name)?, &[]))
     }

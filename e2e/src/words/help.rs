@@ -28,7 +28,7 @@ pub fn collect(stage: &Stage) -> Result<Help> {
 
 /// Adds the help of one command and of its subcommands; returns the direct subcommands.
 fn add(stage: &Stage, command: &[String], text: &mut String) -> Result<Vec<String>> {
-    let help = ask(stage, command)?;
+    let help = help_of(stage, command)?;
     let line = [&["bintide".to_owned()], command, &["--help".to_owned()]].concat().join(" ");
     let rule = "=".repeat(100);
     let _ = write!(text, "\n{rule}\n$ {line}\n{rule}\n");
@@ -43,7 +43,7 @@ fn add(stage: &Stage, command: &[String], text: &mut String) -> Result<Vec<Strin
 }
 
 /// Returns the help of one command, without the values from this machine's option files.
-fn ask(stage: &Stage, command: &[String]) -> Result<String> {
+fn help_of(stage: &Stage, command: &[String]) -> Result<String> {
     let help = run(stage, command, &["--help"])?;
     if help.contains("(after reading options)") {
         run(stage, command, &["--no-defaults", "--help"])

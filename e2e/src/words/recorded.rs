@@ -151,9 +151,8 @@ struct LineOrigin {
 }
 
 impl LineOrigin {
-    /// Checks whether the process can have a message of this source file: the messages of a command are in files of
-    /// their own.
-    fn may_say_messages_of(&self, file: &str) -> bool {
+    /// Returns whether the process can print a message of this source file: each command has source files of its own.
+    fn may_print_messages_of(&self, file: &str) -> bool {
         let Some(command) = file.strip_prefix("crates/cli/src/commands/") else { return true };
         let command = command.split(['/', '.']).next().unwrap_or(command);
         match command {
@@ -226,7 +225,7 @@ impl RecordedLines {
         let longer = all.longer_than(message);
         let matching = self.lines.iter().filter(|(line, _)| example_text::is_example(message, &longer, line));
         let origins = matching.flat_map(|(line, origins)| origins.iter().map(move |origin| (line, origin)));
-        let may_be = |origin: &LineOrigin| !message.is_short || origin.may_say_messages_of(file);
+        let may_be = |origin: &LineOrigin| !message.is_short || origin.may_print_messages_of(file);
         let (line, origin) = origins
             .filter(|(_, origin)| may_be(origin))
             .min_by_key(|(line, origin)| (origin.kind, line.len(), &origin.test))?;

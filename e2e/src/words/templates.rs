@@ -1,7 +1,7 @@
 //! Every message in the sources, found by a scan of the string literals.
 //!
-//! A literal is a message if it is an argument of a call or an attribute that creates messages (`MAKERS`), or if it
-//! reads like prose. SQL, HTML, the text of `--help` and text for programmers only (assertions, tests) are left
+//! A literal is a message if it is an argument of a call or an attribute that creates messages (`MESSAGE_MAKERS`), or
+//! if it reads like prose. SQL, HTML, the text of `--help` and text for programmers only (assertions, tests) are left
 //! out.
 
 use std::collections::BTreeSet;
@@ -19,10 +19,10 @@ use super::unit_tests::UnitTestExamples;
 mod token;
 
 /// Calls, macros and attributes whose literals are messages.
-const MAKERS: &[&str] =
+const MESSAGE_MAKERS: &[&str] =
     &["error", "warn", "info", "anyhow", "bail", "ensure", "context", "with_context", "eprintln", "remark"];
 
-/// Calls and macros whose literals only programmers see.
+/// Calls and macros whose literals are for programmers only.
 const INTERNAL: &[&str] = &[
     "expect",
     "assert",
@@ -236,7 +236,7 @@ fn find_all_files(directory: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
 
 /// Messages of one source file.
 #[derive(Debug, Default)]
-struct Scanned {
+struct ScannedSource {
     /// Messages with their escapes, without duplicates.
     messages: Vec<String>,
     /// Files and directories of modules that are compiled for tests only.
@@ -248,7 +248,7 @@ fn tokens_of(path: &Path) -> Result<Vec<Token>> {
     Ok(token::split(&source))
 }
 
-fn scan(path: &Path, tokens: &[Token]) -> Scanned {
+fn scan(path: &Path, tokens: &[Token]) -> ScannedSource {
     let (messages, modules) = messages_in(tokens);
     let mut test_modules = Vec::new();
     for module in modules {
@@ -261,7 +261,7 @@ fn scan(path: &Path, tokens: &[Token]) -> Scanned {
         test_modules.push(below.join(format!("{module}.rs")));
         test_modules.push(below.join(module));
     }
-    Scanned { messages, test_modules }
+    ScannedSource { messages, test_modules }
 }
 
 /// Returns the messages, and the names of test modules in other files.
@@ -290,11 +290,11 @@ fn messages_in(tokens: &[Token]) -> (Vec<String>, Vec<String>) {
                     at = group_end(tokens, at);
                     continue;
                 }
-                if MAKERS.contains(&word.as_str()) {
+                if MESSAGE_MAKERS.contains(&word.as_str()) {
                     makers_end = makers_end.max(group_end(tokens, at));
                 }
             }
-            Token::Text(text) if is_wording(text, at < makers_end) && !messages.contains(text) => {
+            Token::Text(text) if is_message(text, at < makers_end) && !messages.contains(text) => {
                 messages.push(text.clone());
             }
             _ => {}
@@ -355,7 +355,7 @@ fn group_end(tokens: &[Token], at: usize) -> usize {
 
 /// Checks whether a literal is a message. In a call that creates messages, one word is enough; elsewhere it must
 /// read like prose.
-fn is_wording(text: &str, is_in_maker: bool) -> bool {
+fn is_message(text: &str, is_in_maker: bool) -> bool {
     let plain = without_placeholders(text);
     let first = plain.split_whitespace().next().unwrap_or_default();
     if SQL.contains(&first) || text.starts_with(['<', '#', '/', '.', '&', '`']) || text.contains("\\n.") {

@@ -98,8 +98,8 @@ fn real(random: &mut SeededRandom) -> String {
 
 fn decimal(random: &mut SeededRandom, whole: usize, fraction: usize) -> String {
     let mut text = if random.once_in(2) { "-".to_owned() } else { String::new() };
-    let mut digits = |most: usize, text: &mut String| {
-        let count = if random.once_in(3) { most } else { random.below(most + 1) };
+    let mut digits = |length_max: usize, text: &mut String| {
+        let count = if random.once_in(3) { length_max } else { random.below(length_max + 1) };
         (0..count).for_each(|_| text.push(char::from(b'0' + random.below(10) as u8)));
     };
     text.push('0');
@@ -140,28 +140,28 @@ fn timestamp(random: &mut SeededRandom, digits: usize) -> String {
     format!("'{year:04}-{month:02}-{day:02} {}'", clock(random, digits))
 }
 
-/// Draws text of up to `most` characters: letters, characters to escape, and characters of two to four bytes.
-pub(super) fn text(random: &mut SeededRandom, most: usize) -> String {
+/// Draws text of up to `length_max` characters: letters, characters to escape, and characters of two to four bytes.
+pub(super) fn text(random: &mut SeededRandom, length_max: usize) -> String {
     const PIECES: [&str; 22] = [
         "a", "b", "word ", "0", " ", "\\'", "\\\"", "\\\\", "\\n", "\\t", "\\r", "\\0", "%", "_", ";", "-- ",
         "/*", "*/", "é", "漢", "😀", "#",
     ];
-    drawn_text(random, &PIECES, most / 5)
+    drawn_text(random, &PIECES, length_max / 5)
 }
 
-fn ascii(random: &mut SeededRandom, most: usize) -> String {
+fn ascii(random: &mut SeededRandom, length_max: usize) -> String {
     const PIECES: [&str; 8] = ["a", "Z", "0", " ", "\\'", "\\\\", "~", "repeat "];
-    drawn_text(random, &PIECES, most / 7)
+    drawn_text(random, &PIECES, length_max / 7)
 }
 
-fn drawn_text(random: &mut SeededRandom, pieces: &[&str], most: usize) -> String {
-    let count = if random.once_in(4) { random.below(3) } else { random.below(most + 1) };
+fn drawn_text(random: &mut SeededRandom, pieces: &[&str], length_max: usize) -> String {
+    let count = if random.once_in(4) { random.below(3) } else { random.below(length_max + 1) };
     let inner: String = (0..count).map(|_| *random.pick(pieces)).collect();
     format!("'{inner}'")
 }
 
-fn bytes(random: &mut SeededRandom, most: usize) -> String {
-    let count = if random.once_in(4) { 0 } else { random.below(most + 1) };
+fn bytes(random: &mut SeededRandom, length_max: usize) -> String {
+    let count = if random.once_in(4) { 0 } else { random.below(length_max + 1) };
     let hex: String = (0..count).map(|_| format!("{:02X}", random.below(256))).collect();
     format!("x'{hex}'")
 }

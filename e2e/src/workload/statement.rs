@@ -109,8 +109,8 @@ impl Session {
     /// Returns the SQL of a session, one statement a line.
     pub(super) fn script(mut self, random: &mut SeededRandom, steps: usize) -> String {
         let charset = *random.pick(&["utf8mb4", "latin1", "utf8mb4 COLLATE utf8mb4_bin", "koi8r"]);
-        self.say(format!("CREATE DATABASE {} CHARACTER SET {charset}", self.database));
-        self.say(format!("USE {}", self.database));
+        self.push(format!("CREATE DATABASE {} CHARACTER SET {charset}", self.database));
+        self.push(format!("USE {}", self.database));
         (0..2).for_each(|_| self.create(random));
         let weights: usize = STEPS.iter().map(|(weight, _)| weight).sum();
         for _ in 0..steps {
@@ -126,7 +126,7 @@ impl Session {
         self.out
     }
 
-    fn say(&mut self, statement: impl AsRef<str>) {
+    fn push(&mut self, statement: impl AsRef<str>) {
         self.out.push_str(statement.as_ref());
         self.out.push_str(";\n");
     }
@@ -160,7 +160,7 @@ impl Session {
             let _ = write!(sql, ", c{number} {}", KINDS[*column].sql);
         }
         let engine = *random.pick(&["", "", "", " ENGINE = MyISAM", " COMMENT = 'it''s random'"]);
-        self.say(format!("{sql}){engine}"));
+        self.push(format!("{sql}){engine}"));
         self.tables.push(Table { name, columns });
     }
 
@@ -168,12 +168,12 @@ impl Session {
         let (name, columns) = self.table(random);
         let rows: Vec<String> = (0..1 + random.below(5)).map(|_| row(random, &columns)).collect();
         let ignore = if random.once_in(2) { "IGNORE " } else { "" };
-        self.say(format!("INSERT {ignore}INTO {name} ({}) VALUES {}", names(&columns), rows.join(", ")));
+        self.push(format!("INSERT {ignore}INTO {name} ({}) VALUES {}", names(&columns), rows.join(", ")));
     }
 
     fn replace(&mut self, random: &mut SeededRandom) {
         let (name, columns) = self.table(random);
-        self.say(format!("REPLACE INTO {name} ({}) VALUES {}", names(&columns), row(random, &columns)));
+        self.push(format!("REPLACE INTO {name} ({}) VALUES {}", names(&columns), row(random, &columns)));
     }
 
     fn update(&mut self, random: &mut SeededRandom) {
@@ -181,7 +181,7 @@ impl Session {
         let number = random.below(columns.len());
         let value = value(random, columns[number]);
         let (set, of) = (random.below(4), 1 + random.below(6));
-        self.say(match set {
+        self.push(match set {
             0 => format!("UPDATE IGNORE {name} SET id = id + 1000 WHERE id % {of} = 0 ORDER BY id DESC"),
             1 if KINDS[columns[number]].sql == "JSON" => {
                 format!("UPDATE {name} SET c{number} = JSON_SET(c{number}, '$.k1', {of}, '$[0]', 'x') WHERE id % {of} = 0")
@@ -194,13 +194,13 @@ impl Session {
         let (name, _) = self.table(random);
         let of = 2 + random.below(8);
         let limit = if random.once_in(5) { " LIMIT 1" } else { "" };
-        self.say(format!("DELETE FROM {name} WHERE id % {of} = 1{limit}"));
+        self.push(format!("DELETE FROM {name} WHERE id % {of} = 1{limit}"));
     }
 
     fn insert_select(&mut self, random: &mut SeededRandom) {
         let (name, columns) = self.table(random);
         let names = names(&columns);
-        self.say(format!(
+        self.push(format!(
             "INSERT IGNORE INTO {name} ({names}) SELECT {} FROM {name} LIMIT 9",
             names.replace("id", "id + 100")
         ));
@@ -212,7 +212,7 @@ impl Session {
             return self.delete(random);
         }
         let of = 1 + random.below(4);
-        self.say(match random.below(2) {
+        self.push(match random.below(2) {
             0 => format!("UPDATE IGNORE {one} a, {two} b SET a.c0 = NULL, b.c0 = NULL WHERE a.id = b.id AND a.id % {of} = 0"),
             _ => format!("DELETE a, b FROM {one} a JOIN {two} b USING (id) WHERE a.id % {of} = 0"),
         });
@@ -225,27 +225,31 @@ impl Session {
     }
 
     fn transaction(&mut self, random: &mut SeededRandom) {
-        self.say(*random.pick(&["BEGIN", "START TRANSACTION", "START TRANSACTION WITH CONSISTENT SNAPSHOT"]));
+        self.push(*random.pick(&[
+            "BEGIN",
+            "START TRANSACTION",
+            "START TRANSACTION WITH CONSISTENT SNAPSHOT",
+        ]));
         let mut saved = 0;
         for _ in 0..1 + random.below(8) {
             match random.below(8) {
                 0 => {
                     saved += 1;
-                    self.say(format!("SAVEPOINT `save {saved}`"));
+                    self.push(format!("SAVEPOINT `save {saved}`"));
                 }
                 1 if saved > 0 => {
                     let back = 1 + random.below(saved);
-                    self.say(format!("ROLLBACK TO `save {back}`"));
+                    self.push(format!("ROLLBACK TO `save {back}`"));
                     saved = back;
                 }
                 2 if saved > 0 => {
-                    self.say(format!("RELEASE SAVEPOINT `save {saved}`"));
+                    self.push(format!("RELEASE SAVEPOINT `save {saved}`"));
                     saved -= 1;
                 }
                 _ => self.change(random),
             }
         }
-        self.say(*random.pick(&["COMMIT", "COMMIT", "COMMIT", "ROLLBACK"]));
+        self.push(*random.pick(&["COMMIT", "COMMIT", "COMMIT", "ROLLBACK"]));
     }
 
     fn xa(&mut self, random: &mut SeededRandom) {
@@ -255,13 +259,13 @@ impl Session {
             1 => format!("'x{}', 'branch it''s'", self.made),
             _ => format!("x'00FF{:04X}', x'5C', {}", self.made, random.below(1 << 31)),
         };
-        self.say(format!("XA START {id}"));
+        self.push(format!("XA START {id}"));
         (0..1 + random.below(3)).for_each(|_| self.change(random));
-        self.say(format!("XA END {id}"));
+        self.push(format!("XA END {id}"));
         match random.below(4) {
-            0 => self.say(format!("XA COMMIT {id} ONE PHASE")),
-            1 => self.say(format!("XA PREPARE {id};\nXA ROLLBACK {id}")),
-            _ => self.say(format!("XA PREPARE {id};\nXA COMMIT {id}")),
+            0 => self.push(format!("XA COMMIT {id} ONE PHASE")),
+            1 => self.push(format!("XA PREPARE {id};\nXA ROLLBACK {id}")),
+            _ => self.push(format!("XA PREPARE {id};\nXA COMMIT {id}")),
         }
     }
 
@@ -285,7 +289,7 @@ impl Session {
             3 => format!("ALTER TABLE {name} COMMENT = {}", text(random, 30)),
             _ => format!("ALTER TABLE {name} ENGINE = InnoDB"),
         };
-        self.say(statement);
+        self.push(statement);
     }
 
     fn rename(&mut self, random: &mut SeededRandom) {
@@ -294,35 +298,35 @@ impl Session {
         }
         let at = random.below(self.tables.len());
         let (old, new) = (self.tables[at].name.clone(), self.new_name());
-        self.say(format!("RENAME TABLE {old} TO {new}"));
+        self.push(format!("RENAME TABLE {old} TO {new}"));
         self.tables[at].name = new;
     }
 
     fn truncate(&mut self, random: &mut SeededRandom) {
         let (name, _) = self.table(random);
-        self.say(format!("TRUNCATE TABLE {name}"));
+        self.push(format!("TRUNCATE TABLE {name}"));
     }
 
     fn drop_table(&mut self, random: &mut SeededRandom) {
         if !self.tables.is_empty() {
             let table = self.tables.remove(random.below(self.tables.len()));
-            self.say(format!("DROP TABLE {} /* no longer wanted */", table.name));
+            self.push(format!("DROP TABLE {} /* no longer wanted */", table.name));
         }
     }
 
     fn index(&mut self, random: &mut SeededRandom) {
         let (name, _) = self.table(random);
         self.made += 1;
-        self.say(format!("CREATE INDEX i{} ON {name} (id)", self.made));
+        self.push(format!("CREATE INDEX i{} ON {name} (id)", self.made));
     }
 
     fn view(&mut self, random: &mut SeededRandom) {
         let (name, _) = self.table(random);
         self.made += 1;
         let view = format!("v{}", self.made);
-        self.say(format!("CREATE OR REPLACE VIEW {view} AS SELECT id, c0 FROM {name}"));
-        self.say(format!("UPDATE IGNORE {view} SET id = id + 5000 WHERE id < 3"));
-        self.say(format!("DROP VIEW {view}"));
+        self.push(format!("CREATE OR REPLACE VIEW {view} AS SELECT id, c0 FROM {name}"));
+        self.push(format!("UPDATE IGNORE {view} SET id = id + 5000 WHERE id < 3"));
+        self.push(format!("DROP VIEW {view}"));
     }
 
     fn trigger(&mut self, random: &mut SeededRandom) {
@@ -332,64 +336,64 @@ impl Session {
         }
         self.made += 1;
         let number = self.made;
-        self.say(format!("CREATE TRIGGER tr{number} AFTER INSERT ON {one} FOR EACH ROW DELETE FROM {two} WHERE id = NEW.id % 7"));
+        self.push(format!("CREATE TRIGGER tr{number} AFTER INSERT ON {one} FOR EACH ROW DELETE FROM {two} WHERE id = NEW.id % 7"));
         self.insert(random);
-        self.say(format!("DROP TRIGGER tr{number}"));
+        self.push(format!("DROP TRIGGER tr{number}"));
     }
 
     fn temporary(&mut self, random: &mut SeededRandom) {
         let (name, _) = self.table(random);
         self.made += 1;
         let temporary = format!("temp{}", self.made);
-        self.say(format!("CREATE TEMPORARY TABLE {temporary} (id INT, a VARCHAR(20))"));
-        self.say(format!(
+        self.push(format!("CREATE TEMPORARY TABLE {temporary} (id INT, a VARCHAR(20))"));
+        self.push(format!(
             "INSERT INTO {temporary} VALUES ({}, 'kept here'), (NULL, {})",
             self.made + 3000,
             text(random, 15)
         ));
-        self.say(format!("INSERT IGNORE INTO {name} (id) SELECT id FROM {temporary} WHERE id IS NOT NULL"));
+        self.push(format!("INSERT IGNORE INTO {name} (id) SELECT id FROM {temporary} WHERE id IS NOT NULL"));
         if !random.once_in(3) {
-            self.say(format!("DROP TEMPORARY TABLE {temporary}"));
+            self.push(format!("DROP TEMPORARY TABLE {temporary}"));
         }
     }
 
     fn load(&mut self, random: &mut SeededRandom) {
         self.made += 1;
         let name = format!("load{}", self.made);
-        self.say(format!("CREATE TABLE {name} (a INT, b VARCHAR(40), c TEXT)"));
-        let how = *random.pick(&[
+        self.push(format!("CREATE TABLE {name} (a INT, b VARCHAR(40), c TEXT)"));
+        let format = *random.pick(&[
             "",
             "CHARACTER SET latin1 ",
             "FIELDS TERMINATED BY '\\t' ENCLOSED BY '\"' ",
             "LINES TERMINATED BY '\\n' IGNORE 1 LINES ",
         ]);
         let columns = *random.pick(&["", "(@x, b, c) SET a = @x + 1", "(a, b, @y)"]);
-        self.say(format!("LOAD DATA LOCAL INFILE 'load.tsv' INTO TABLE {name} {how}{columns}"));
-        self.say(format!("DROP TABLE {name}"));
+        self.push(format!("LOAD DATA LOCAL INFILE 'load.tsv' INTO TABLE {name} {format}{columns}"));
+        self.push(format!("DROP TABLE {name}"));
     }
 
     fn gtid(&mut self, random: &mut SeededRandom) {
         self.made += 1;
         match random.below(4) {
-            0 => self.say("SET gtid_next = 'AUTOMATIC:tagged'"),
-            1 => self.say(format!("SET gtid_next = 'AUTOMATIC:t_{}'", random.below(5))),
+            0 => self.push("SET gtid_next = 'AUTOMATIC:tagged'"),
+            1 => self.push(format!("SET gtid_next = 'AUTOMATIC:t_{}'", random.below(5))),
             2 => {
                 let tag = *random.pick(&["", "by_hand:"]);
                 let database = self.database.bytes().last().unwrap_or(b'0') - b'0';
-                self.say(format!(
+                self.push(format!(
                     "SET gtid_next = 'dddddddd-dddd-dddd-dddd-{database:012}:{tag}{}'",
                     self.made
                 ));
-                self.say("BEGIN");
+                self.push("BEGIN");
                 self.change(random);
-                self.say("COMMIT");
+                self.push("COMMIT");
             }
             _ => {}
         }
         if !random.once_in(4) {
             self.change(random);
         }
-        self.say("SET gtid_next = 'AUTOMATIC'");
+        self.push("SET gtid_next = 'AUTOMATIC'");
     }
 
     fn setting(&mut self, random: &mut SeededRandom) {
@@ -397,23 +401,23 @@ impl Session {
         // With this setting, MySQL logs its own text of a CREATE TABLE: in UTF-8, but with the client's character
         // set. A replica, and the mysql client after mysqlbinlog, then create a table with a different name.
         if setting == "SET sql_generate_invisible_primary_key = ON" {
-            self.say("SET NAMES utf8mb4");
+            self.push("SET NAMES utf8mb4");
         }
         if setting.starts_with("SET NAMES") && !setting.contains("utf8mb4") {
-            self.say("SET sql_generate_invisible_primary_key = OFF");
+            self.push("SET sql_generate_invisible_primary_key = OFF");
         }
-        self.say(setting);
+        self.push(setting);
     }
 
     fn user_variable(&mut self, random: &mut SeededRandom) {
         let (name, columns) = self.table(random);
         let value = value(random, columns[0]);
-        self.say(format!(
+        self.push(format!(
             "SET @v = {value}, @n = {}, @`odd name` = {}",
             random.next_u64() as i64,
             text(random, 20)
         ));
-        self.say(match random.below(3) {
+        self.push(match random.below(3) {
             0 => format!("UPDATE IGNORE {name} SET c0 = @v WHERE id < 20"),
             1 => format!("DELETE FROM {name} WHERE id = @n % 50 OR CHAR_LENGTH(@`odd name`) = 99"),
             _ => format!(
@@ -425,22 +429,22 @@ impl Session {
     fn account(&mut self, random: &mut SeededRandom) {
         self.made += 1;
         let user = format!("'u{}'@'%'", self.made);
-        self.say(format!("CREATE USER {user} IDENTIFIED BY 'secret'"));
-        self.say(format!("GRANT SELECT ON {}.* TO {user}", self.database));
-        self.say(*random.pick(&["FLUSH PRIVILEGES", "FLUSH TABLES", "DO 0"]));
-        self.say(format!("DROP USER {user}"));
+        self.push(format!("CREATE USER {user} IDENTIFIED BY 'secret'"));
+        self.push(format!("GRANT SELECT ON {}.* TO {user}", self.database));
+        self.push(*random.pick(&["FLUSH PRIVILEGES", "FLUSH TABLES", "DO 0"]));
+        self.push(format!("DROP USER {user}"));
     }
 
     fn create_select(&mut self, random: &mut SeededRandom) {
         let (name, _) = self.table(random);
         self.made += 1;
         let copy = format!("copy{}", self.made);
-        self.say(format!("CREATE TABLE {copy} AS SELECT * FROM {name} LIMIT 20"));
-        self.say(format!("DROP TABLE {copy}"));
+        self.push(format!("CREATE TABLE {copy} AS SELECT * FROM {name} LIMIT 20"));
+        self.push(format!("DROP TABLE {copy}"));
     }
 
     fn flush(&mut self, _: &mut SeededRandom) {
-        self.say("FLUSH BINARY LOGS");
+        self.push("FLUSH BINARY LOGS");
     }
 }
 

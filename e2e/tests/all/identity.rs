@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use e2e::archived::check_logs_come_back;
+use e2e::archived::check_restored_logs;
 use e2e::compare::{Run, difference};
 use e2e::identity::{self, SEED};
 use e2e::logs::Logs;
@@ -113,7 +113,7 @@ fn fresh_logs_with_random_options() -> Result<()> {
         let is_log = |path: &PathBuf| {
             path.file_stem().is_some_and(|name| name == "binlog") && !path.ends_with("binlog.index")
         };
-        check_logs_come_back(&logs?.into_iter().filter(is_log).collect::<Vec<_>>())?;
+        check_restored_logs(&logs?.into_iter().filter(is_log).collect::<Vec<_>>())?;
     }
     identity::check_random("workloads", &Logs::read(directory.path())?, seed, 200)
 }

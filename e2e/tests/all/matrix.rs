@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ::replay::CommitOrder;
 use anyhow::{Context, Result, ensure};
-use e2e::archived::check_logs_come_back;
+use e2e::archived::check_restored_logs;
 use e2e::as_sql::{address, are_equal, replay, rows};
 use e2e::command::{self, wait_until};
 use e2e::compare::{LOGS, Run};
@@ -114,7 +114,7 @@ fn catalogues_of_all_servers_have_the_same_columns_and_indexes() -> Result<()> {
 
 #[test]
 fn archives_give_back_each_log() -> Result<()> {
-    check_each(&TestPackage::from_env()?, |server| check_logs_come_back(&server.logs))
+    check_each(&TestPackage::from_env()?, |server| check_restored_logs(&server.logs))
 }
 
 #[test]

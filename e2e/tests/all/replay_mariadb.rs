@@ -3,7 +3,7 @@
 use ::replay::CommitOrder;
 use anyhow::{Context, Result, ensure};
 use e2e::as_sql::{TYPES, address, are_equal, replay, replay_killed, rows};
-use e2e::replays::{checksum, run_what_is_killed, source, target};
+use e2e::replays::{checksum, run_repeat_sensitive_changes, source, target};
 use e2e::workload;
 use mysql_target::ApplyAs;
 use tempfile::TempDir;
@@ -107,7 +107,7 @@ fn killed_replays_resume() -> Result<()> {
     // Also without GTIDs that the target records: transactions of MariaDB are identified by position.
     for launch in [mysql(), Launch::mariadb().option("--binlog-format=ROW")] {
         let source = source(&launch, &[])?;
-        run_what_is_killed(&source, 80, 5)?;
+        run_repeat_sensitive_changes(&source, 80, 5)?;
         let target = mariadb()?;
         replay_killed(&source, &target, &["--commit-order", "strict"])?;
         are_equal(&source, &target, rows)?;

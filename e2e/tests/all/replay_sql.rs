@@ -4,7 +4,7 @@
 use ::replay::CommitOrder;
 use anyhow::{Context, Result, ensure};
 use e2e::as_sql::{address, are_equal, replay, replay_killed};
-use e2e::replays::{checksum, run_what_is_killed, source};
+use e2e::replays::{checksum, run_repeat_sensitive_changes, source};
 use e2e::workload;
 use mysql_target::ApplyAs;
 use tempfile::TempDir;
@@ -213,7 +213,7 @@ fn conflicting_changes_are_refused_by_name() -> Result<()> {
 #[test]
 fn killed_replays_resume() -> Result<()> {
     let source = source(&Launch::mysql(), &[])?;
-    run_what_is_killed(&source, 200, 15)?;
+    run_repeat_sensitive_changes(&source, 200, 15)?;
     for (log, order) in [("--skip-log-bin", "grouped"), ("--log-bin=binlog", "strict")] {
         let target = target(&[log])?;
         replay_killed(&source, &target, &["--apply-as", "sql", "--commit-order", order])?;

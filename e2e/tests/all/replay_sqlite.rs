@@ -12,7 +12,7 @@ use std::thread;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use e2e::command::Ran;
 use e2e::program::bintide;
-use e2e::replays::{self, kill_and_go_on, replay_on};
+use e2e::replays::{self, kill_and_resume, replay_on};
 use e2e::workload;
 use replay::CommitOrder;
 use replay::schedule::ParallelMode;
@@ -588,7 +588,7 @@ fn killed_replays_resume() -> Result<()> {
             command.arg(format!("sqlite:{}", file.display()));
             Ok(command)
         };
-        kill_and_go_on(command, (0..12).map(|_| 20 + random.below(400) as u64))?;
+        kill_and_resume(command, (0..12).map(|_| 20 + random.below(400) as u64))?;
         compare(&source, &file)?;
     }
     Ok(())
