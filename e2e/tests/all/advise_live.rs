@@ -107,10 +107,10 @@ fn facts_hidden_by_missing_privileges_are_named() -> Result<()> {
     ensure!(report["logs"].as_array().is_some_and(|logs| !logs.is_empty()), "{report}");
     let mute = Launch::mysql().option("--skip-log-bin").start()?;
     let refused = advise(&mute, "root", &[])?;
-    let said = String::from_utf8_lossy(&refused.stderr);
+    let printed = String::from_utf8_lossy(&refused.stderr);
     ensure!(
-        refused.status.code() == Some(2) && said.contains("could not list the server's binary logs"),
-        "{said}"
+        refused.status.code() == Some(2) && printed.contains("could not list the server's binary logs"),
+        "{printed}"
     );
     Ok(())
 }
@@ -118,7 +118,10 @@ fn facts_hidden_by_missing_privileges_are_named() -> Result<()> {
 #[test]
 fn mariadb_is_refused_before_logs_are_fetched() -> Result<()> {
     let refused = advise(&Launch::mariadb().start()?, "root", &["--json"])?;
-    let said = String::from_utf8_lossy(&refused.stderr);
-    ensure!(refused.status.code() == Some(2) && said.contains("is a MariaDB server, which has no"), "{said}");
+    let printed = String::from_utf8_lossy(&refused.stderr);
+    ensure!(
+        refused.status.code() == Some(2) && printed.contains("is a MariaDB server, which has no"),
+        "{printed}"
+    );
     Ok(())
 }

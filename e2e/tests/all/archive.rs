@@ -1,5 +1,5 @@
-//! `bintide archive` on a real S3 server and in directories: each log comes back byte for byte, whatever interrupts an
-//! upload, and damage is found.
+//! `bintide archive` on a real S3 server and in directories: each log is restored byte for byte, whatever interrupts
+//! an upload, and damage is found.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -92,7 +92,7 @@ fn all_samples() -> Result<(TempDir, BTreeMap<String, PathBuf>)> {
 fn large_log(directory: &Path) -> Result<PathBuf> {
     let mut log = fs::read(workspace_root().join("samples/types.binlog"))?;
     let mut random = SeededRandom::new(7);
-    // Behind the events, these bytes are kept as they are.
+    // Bytes after the last event are archived unchanged.
     log.extend((0..40_000_000).map(|_| random.next_u64() as u8));
     let path = directory.join("large.000001");
     fs::write(&path, log)?;
@@ -112,7 +112,7 @@ fn restore_equals(archive: &Archive, logs: &BTreeMap<String, PathBuf>) -> Result
 }
 
 #[test]
-fn every_sample_comes_back_from_s3_and_from_a_directory() -> Result<()> {
+fn every_sample_is_restored_from_s3_and_from_a_directory() -> Result<()> {
     let (directory, logs) = all_samples()?;
     let server = ObjectServer::start()?;
     let local =
@@ -132,7 +132,7 @@ fn every_sample_comes_back_from_s3_and_from_a_directory() -> Result<()> {
 }
 
 #[test]
-fn a_kill_leaves_nothing_that_counts() -> Result<()> {
+fn a_killed_run_leaves_no_archived_log() -> Result<()> {
     let server = ObjectServer::start()?;
     let directory = tempfile::tempdir()?;
     let log = large_log(directory.path())?;
@@ -277,9 +277,9 @@ fn a_lost_segment_is_not_replaced_by_another_log() -> Result<()> {
     Ok(())
 }
 
-/// Commands would read an archive in the directory of its logs in place of the logs. A pipe has no second reading.
+/// Commands would read an archive in the directory of its logs in place of the logs. A pipe can be read only once.
 #[test]
-fn unsuitable_logs_and_places_are_refused() -> Result<()> {
+fn unsuitable_logs_and_locations_are_refused() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let location = path_text(&directory.path().join("archive"));
     let archive = Archive { location: location.clone(), variables: Vec::new() };
@@ -427,7 +427,7 @@ fn a_damaged_manifest_hides_no_other_log() -> Result<()> {
 }
 
 #[test]
-fn encrypted_logs_come_back_with_their_key() -> Result<()> {
+fn encrypted_logs_are_restored_with_their_key() -> Result<()> {
     let samples = workspace_root().join("samples/encrypted");
     let keyring = samples.join("keyring").display().to_string();
     let logs: Vec<PathBuf> = (1..=3).map(|number| samples.join(format!("binlog.00000{number}"))).collect();

@@ -1,4 +1,4 @@
-//! `bintide archive --encrypt`: logs come back byte for byte, commands read the archive with its keyring, and the
+//! `bintide archive --encrypt`: logs are restored byte for byte, commands read the archive with its keyring, and the
 //! archive shows nothing of the logs to others.
 
 use std::fs;
@@ -82,7 +82,7 @@ impl EncryptedArchive {
         document["logs"].as_array().context("no list of logs").cloned()
     }
 
-    /// Checks that all logs come back.
+    /// Checks that all logs are restored byte for byte.
     fn check_restored(&self, logs: &[String]) -> Result<()> {
         let to = TempDir::new()?;
         let to_text = to.path().display().to_string();
@@ -124,7 +124,7 @@ fn has(bytes: &[u8], part: &[u8]) -> bool {
 }
 
 #[test]
-fn logs_come_back_from_s3_and_from_a_directory() -> Result<()> {
+fn logs_are_restored_from_s3_and_from_a_directory() -> Result<()> {
     let server = ObjectServer::start()?;
     let (remote, local) = (EncryptedArchive::on(&server, "encrypted")?, EncryptedArchive::in_directory()?);
     for archive in [&remote, &local] {
@@ -185,7 +185,7 @@ fn a_missing_or_wrong_key_is_named() -> Result<()> {
 }
 
 #[test]
-fn an_encrypted_archive_gets_no_plain_logs() -> Result<()> {
+fn plain_logs_are_not_added_to_an_encrypted_archive() -> Result<()> {
     let archive = EncryptedArchive::in_directory()?;
     let plain = sample("gtids/binlog.000001");
     let to = ["archive", "--to", &archive.location];
@@ -201,7 +201,7 @@ fn an_encrypted_archive_gets_no_plain_logs() -> Result<()> {
     }
     let without = archive.run(&[&to[..], &["--encrypt", &plain]].concat())?;
     ensure!(without.code == Some(2) && without.stderr.contains("--encrypt needs --keyring"), "{without:?}");
-    // The plain log stays readable, and a message says that it is plain.
+    // The plain log remains readable, and a message reports that it is plain.
     let again = archive.add(slice::from_ref(&plain), &[])?;
     ensure!(again.stderr.contains("was archived without --encrypt"), "{again:?}");
     archive.run_well(&["archive", "verify", &archive.location])?;
@@ -356,7 +356,7 @@ fn received_logs_are_archived_encrypted() -> Result<()> {
     let [stored, restored] = ["encrypted", "restored"]
         .map(|name| fs::read(archive.directory.path().join(name).join("binlog.000001")));
     ensure!(stored? == restored?, "the log differs");
-    // Another run without encryption archives nothing, and says why.
+    // Another run without encryption archives nothing, and prints the reason.
     server.sql("insert into d.t values (2, 'two'); flush binary logs")?;
     let ran = receive("encrypted", &["--encrypt", "--archive", &archive.location])?;
     ensure!(ran.code != Some(0) && ran.stderr.contains("would be stored in plain"), "{ran:?}");

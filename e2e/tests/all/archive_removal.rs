@@ -25,7 +25,8 @@ struct ArchivedStore {
 }
 
 impl ArchivedStore {
-    /// Creates a store with these logs, all of the same content. `mark` is the file by which bintide knows its stores.
+    /// Creates a store with these logs, all of the same content. `mark` is the file by which bintide recognizes its
+    /// stores.
     fn create(names: &[&str], mark: Option<&str>) -> Result<Self> {
         let made = Self { directory: tempfile::tempdir()? };
         fs::create_dir(made.store())?;
@@ -143,7 +144,7 @@ fn followed_logs_are_archived_as_they_are_closed() -> Result<()> {
     wait_for(|| expect_logs(&store.archived()?, &NAMES[..4]))?;
     kill(Pid::from_raw(follower.id().try_into()?), Signal::SIGTERM)?;
     ensure!(follower.wait()?.success());
-    // The newest log stays.
+    // The newest log is kept.
     ensure!(store.logs()? == NAMES[3..4], "{:?}", store.logs()?);
     let output = follower.wait_with_output()?;
     let text = String::from_utf8_lossy(&output.stderr);

@@ -1,5 +1,5 @@
 //! `bintide archive --change-tables`: the tables in the archive are those of `bintide export`, and other programs read
-//! them where they are.
+//! them there.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -80,7 +80,7 @@ fn tables_are_those_of_export() -> Result<()> {
     ensure!(run_well(&[], &["archive", "ls", &archive])?.stdout.contains(" of change tables"));
     run_well(&[], &["archive", "verify", &archive])?;
     run_well(&[], &["archive", "prune", &archive, "--keep", "1k"])?;
-    // The newest log stays.
+    // The newest log is kept.
     let left = parquet_files(&directory.path().join("archive/tables"))?;
     let newest = left.keys().all(|name| found.contains_key(name)) && left.len() < found.len() / 2;
     ensure!(newest, "{:?}", left.keys());
@@ -176,7 +176,7 @@ fn damage_is_found(server: &ObjectServer, location: &str) -> Result<()> {
     Ok(())
 }
 
-/// Tables that are requested later are added, and a lost table is written again. The segment stays.
+/// Tables that are requested later are added, and a lost table is written again. The segment is kept.
 #[test]
 fn missing_tables_are_written_beside_the_segment() -> Result<()> {
     let directory = TempDir::new()?;

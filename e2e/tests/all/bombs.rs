@@ -52,8 +52,8 @@ fn payloads_with_a_wrong_stated_size_are_corrupt() -> Result<()> {
             let arguments = [arguments, &["binlog.000001"]].concat();
             let bounded = bintide_in(directory.path(), &arguments)?;
             bounded.ended_well(&[1])?;
-            let said = &bounded.ran.stderr;
-            ensure!(said.contains("uncompressed payload size is"), "{arguments:?}: {said}");
+            let printed = &bounded.ran.stderr;
+            ensure!(printed.contains("uncompressed payload size is"), "{arguments:?}: {printed}");
             let _ = fs::remove_dir_all(directory.path().join("out"));
         }
         let verified = bintide_in(directory.path(), &["verify", "binlog.000001"])?;
@@ -80,13 +80,16 @@ fn temporary_files_are_limited() -> Result<()> {
         let refused =
             bintide_in(directory.path(), &[&arguments[..], &["--temporary-max", "10000000"]].concat())?;
         refused.ended_well(&[1])?;
-        let said = &refused.ran.stderr;
+        let printed = &refused.ran.stderr;
         ensure!(
-            said.contains("would exceed 10000000 bytes; increase --temporary-max"),
-            "{arguments:?}: {said}"
+            printed.contains("would exceed 10000000 bytes; increase --temporary-max"),
+            "{arguments:?}: {printed}"
         );
         // dump also reports that rows are missing.
-        ensure!(said.lines().filter(|line| line.contains("temporary")).count() == 1, "{arguments:?}: {said}");
+        ensure!(
+            printed.lines().filter(|line| line.contains("temporary")).count() == 1,
+            "{arguments:?}: {printed}"
+        );
     }
     ensure!(fs::read_dir(directory.path().join("tmp"))?.next().is_none(), "temporary files are left");
     Ok(())
@@ -103,9 +106,9 @@ fn events_larger_than_the_memory_limit_are_refused() -> Result<()> {
     for arguments in cases {
         let refused = bintide_in(directory.path(), &[arguments, &["binlog.000001"]].concat())?;
         refused.ended_well(&[1])?;
-        let said = &refused.ran.stderr;
-        let is_named = said.contains("event size is 4194") && said.contains("increase --memory");
-        ensure!(is_named, "{arguments:?}: {said}");
+        let printed = &refused.ran.stderr;
+        let is_named = printed.contains("event size is 4194") && printed.contains("increase --memory");
+        ensure!(is_named, "{arguments:?}: {printed}");
         ensure!(refused.peak_kib < 90 << 10, "{arguments:?}: {} KiB", refused.peak_kib);
     }
     Ok(())

@@ -42,12 +42,12 @@ fn stderr(ran: &Output) -> String {
 }
 
 /// Checks the exit code of a command, and that its messages contain these texts.
-fn says(arguments: &[&str], code: i32, expected: &[&str]) -> Result<()> {
+fn check_messages(arguments: &[&str], code: i32, expected: &[&str]) -> Result<()> {
     let ran = run(arguments)?;
-    let said = stderr(&ran);
-    ensure!(ran.status.code() == Some(code), "{arguments:?}: {:?} {said}", ran.status.code());
+    let printed = stderr(&ran);
+    ensure!(ran.status.code() == Some(code), "{arguments:?}: {:?} {printed}", ran.status.code());
     for expected in expected {
-        ensure!(said.contains(expected), "{arguments:?}: {expected} is not in {said}");
+        ensure!(printed.contains(expected), "{arguments:?}: {expected} is not in {printed}");
     }
     Ok(())
 }
@@ -155,7 +155,11 @@ fn pipes_are_refused_where_logs_are_read_twice() -> Result<()> {
     let directory = TempDir::new()?;
     let pipe = directory.path().join("pipe");
     mkfifo(&pipe, Mode::S_IRWXU)?;
-    says(&["history", "--table", "a.b", "--where", "id=1", text(&pipe)?], 2, &["is not a regular file"])
+    check_messages(
+        &["history", "--table", "a.b", "--where", "id=1", text(&pipe)?],
+        2,
+        &["is not a regular file"],
+    )
 }
 
 /// Checks whether a connection to this port of 127.0.0.1 waits for an answer.
@@ -173,9 +177,9 @@ fn is_waited_for(port: u16) -> Result<bool> {
 /// A host that drops packets gives no answer; name lookup and connecting run in another thread.
 #[test]
 fn ctrl_c_ends_the_wait_for_a_host_that_drops_packets() -> Result<()> {
-    let deaf = UnresponsivePort::open()?;
-    let (directory, logs, port) = (TempDir::new()?, store()?, deaf.port().to_string());
-    let mut lines = connecting(deaf.port(), directory.path(), &logs.path().join("binlog.000001"))?;
+    let unresponsive = UnresponsivePort::open()?;
+    let (directory, logs, port) = (TempDir::new()?, store()?, unresponsive.port().to_string());
+    let mut lines = connecting(unresponsive.port(), directory.path(), &logs.path().join("binlog.000001"))?;
     let from = format!("mysql://root@127.0.0.1:{port}/");
     let two = directory.path().join("two");
     lines.push(["receive", text(&two)?, "--from", &from, "--from", &from].map(str::to_owned).to_vec());
@@ -183,9 +187,9 @@ fn ctrl_c_ends_the_wait_for_a_host_that_drops_packets() -> Result<()> {
     lines.push(dump.map(str::to_owned).to_vec());
     for arguments in lines {
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        wait_until("the end of the previous connection", || Ok(!is_waited_for(deaf.port())?))?;
+        wait_until("the end of the previous connection", || Ok(!is_waited_for(unresponsive.port())?))?;
         let mut child = Running::start(&mut interruptible(&arguments)?)?;
-        wait_until("a pending connection", || is_waited_for(deaf.port()))?;
+        wait_until("a pending connection", || is_waited_for(unresponsive.port()))?;
         child.interrupt()?;
         ended(&mut child).with_context(|| format!("{arguments:?}"))?;
         let ran = child.output()?;
@@ -201,12 +205,14 @@ fn ctrl_c_ends_the_wait_for_a_host_that_drops_packets() -> Result<()> {
 /// The command tries the next source after some seconds.
 #[test]
 fn sources_that_drop_packets_are_skipped() -> Result<()> {
-    let (deaf, server) = (UnresponsivePort::open()?, Launch::mysql().start()?);
-    let [deaf, server] = [deaf.port(), server.port()].map(|port| format!("mysql://root@127.0.0.1:{port}/"));
+    let (unresponsive, server) = (UnresponsivePort::open()?, Launch::mysql().start()?);
+    let [unresponsive, server] =
+        [unresponsive.port(), server.port()].map(|port| format!("mysql://root@127.0.0.1:{port}/"));
     let directory = TempDir::new()?;
-    let receive = ["receive", text(directory.path())?, "--stop-at-end", "--from", &deaf, "--from", &server];
+    let receive =
+        ["receive", text(directory.path())?, "--stop-at-end", "--from", &unresponsive, "--from", &server];
     let expected = ["Connection timed out (os error 110); trying mysql://root@127.0.0.1:"];
-    says(&receive, 0, &expected)
+    check_messages(&receive, 0, &expected)
 }
 
 #[test]
@@ -220,7 +226,7 @@ fn unreachable_servers_are_named() -> Result<()> {
     }
     let socket = "mysql://root@localhost/?socket=/nowhere/x.sock";
     let directory = TempDir::new()?;
-    says(
+    check_messages(
         &["receive", text(&directory.path().join("s"))?, "--from", socket],
         2,
         &["no connection to the server at /nowhere/x.sock: No such file"],
@@ -265,20 +271,20 @@ fn passwords_are_not_sent_in_plain_text() -> Result<()> {
             "warm" => (2, &of_warm[..]),
             _ => (2, &expected[..]),
         };
-        says(line, code, expected)?;
+        check_messages(line, code, expected)?;
     }
     let key = server.datadir().join("public_key.pem").display().to_string();
     for told in [&["--get-server-public-key"][..], &["--server-public-key-path", &key]] {
         // The other commands keep running, or print more messages.
         for line in [lines[0], lines[1], lines[5]] {
             server.sql("flush privileges")?;
-            says(&[line, told].concat(), 0, &[])?;
+            check_messages(&[line, told].concat(), 0, &[])?;
         }
     }
     let no_key = directory.path().join("no.pem").display().to_string();
     for line in [lines[0], lines[1]] {
         let expected = format!("could not use the public key in {no_key}: No such file");
-        says(&[line, &["--server-public-key-path", &no_key]].concat(), 2, &[&expected])?;
+        check_messages(&[line, &["--server-public-key-path", &no_key]].concat(), 2, &[&expected])?;
     }
     server.sql("flush privileges")?;
     let dump = ["dump", "-R", "-h", "127.0.0.1", "-P", &port, "-u", "r", "-psecret", "binlog.000001"];
@@ -288,8 +294,8 @@ fn passwords_are_not_sent_in_plain_text() -> Result<()> {
         "--ssl-mode=REQUIRED",
         "--get-server-public-key",
     ];
-    says(&[&dump[..], &asked[..1]].concat(), 1, &expected)?;
-    says(&[&dump[..], &asked].concat(), 0, &[])
+    check_messages(&[&dump[..], &asked[..1]].concat(), 1, &expected)?;
+    check_messages(&[&dump[..], &asked].concat(), 0, &[])
 }
 
 /// A source without semi-synchronous replication is reported once if acknowledgements are requested.
@@ -307,9 +313,9 @@ fn sources_without_semi_sync_are_reported() -> Result<()> {
         "--semi-sync",
         "--json",
     ])?;
-    let said = stderr(&ran);
+    let printed = stderr(&ran);
     let expected = "the source does not use semi-synchronous replication";
-    ensure!(ran.status.success() && said.matches(expected).count() == 1, "{said}");
+    ensure!(ran.status.success() && printed.matches(expected).count() == 1, "{printed}");
     let outcome: Value = serde_json::from_slice(&ran.stdout)?;
     ensure!(outcome["semi_sync"] == false && outcome["acknowledgements"] == 0, "{outcome}");
     let ran = run(&["receive", text(directory.path())?, "--from", &from, "--stop-at-end"])?;
@@ -335,7 +341,7 @@ fn missing_logs_are_named() -> Result<()> {
         &["replay", path, "--to", "mysql://root@127.0.0.1:1/"],
         &["receive", path, "--from", "mysql://root@127.0.0.1:1/"],
     ] {
-        says(arguments, 2, &[&missing])?;
+        check_messages(arguments, 2, &[&missing])?;
     }
     Ok(())
 }
@@ -346,32 +352,44 @@ fn unwritable_files_are_refused_first() -> Result<()> {
     let (directory, logs) = (TempDir::new()?, store()?);
     let [parent, store, log] =
         [directory.path(), &directory.path().join("store"), &logs.path().join("binlog.000001")];
-    let nobody = "mysql://root@127.0.0.1:1/";
+    let unreachable = "mysql://root@127.0.0.1:1/";
     for (file, why) in
         [(parent.to_owned(), "it is a directory"), (parent.join("no/x.prom"), "its directory does not exist")]
     {
         let expected = format!("could not write metrics to {}: {why}", file.display());
         let metrics = ["--metrics-file", text(&file)?];
         for command in [
-            &["receive", text(store)?, "--from", nobody][..],
-            &["replay", text(log)?, "--to", nobody],
+            &["receive", text(store)?, "--from", unreachable][..],
+            &["replay", text(log)?, "--to", unreachable],
             &["warm", "-P", "1"],
         ] {
-            says(&[command, &metrics].concat(), 2, &[&expected])?;
+            check_messages(&[command, &metrics].concat(), 2, &[&expected])?;
         }
         ensure!(!store.exists() && !parent.with_extension("new").exists(), "a directory or file was created");
     }
     let page = parent.join("no/page.html");
     let expected = format!("could not write {}", page.display());
-    says(&["advise", "--from", nobody, "--html", text(&page)?], 2, &[&expected])?;
-    says(&["stats", text(log)?, "--html", text(parent)?], 2, &["could not write", "Is a directory"])?;
+    check_messages(&["advise", "--from", unreachable, "--html", text(&page)?], 2, &[&expected])?;
+    check_messages(
+        &["stats", text(log)?, "--html", text(parent)?],
+        2,
+        &["could not write", "Is a directory"],
+    )?;
     let page = parent.join("page.html");
-    says(&["advise", "--from", nobody, "--html", text(&page)?], 2, &["no connection to the server"])?;
+    check_messages(
+        &["advise", "--from", unreachable, "--html", text(&page)?],
+        2,
+        &["no connection to the server"],
+    )?;
     ensure!(!page.exists(), "an empty page was created");
-    says(&["advise", "--from", nobody, "--fetch", "0"], 2, &["expected a size of at least one byte"])
+    check_messages(
+        &["advise", "--from", unreachable, "--fetch", "0"],
+        2,
+        &["expected a size of at least one byte"],
+    )
 }
 
-/// Otherwise, rows would be applied twice.
+/// If source and target were one server, rows would be applied twice.
 #[test]
 fn a_server_as_source_and_target_is_refused() -> Result<()> {
     let server = Launch::mysql().start()?;
@@ -381,11 +399,11 @@ fn a_server_as_source_and_target_is_refused() -> Result<()> {
         ["127.0.0.1", "localhost"].map(|host| format!("mysql://root@{host}:{}/", server.port()));
     let relay = directory.path().join("relay");
     let replay = ["replay", "--from", &one, "--relay", text(&relay)?, "--to", &other];
-    says(&replay, 2, &["are the same server", "give another target"])?;
+    check_messages(&replay, 2, &["are the same server", "give another target"])?;
     ensure!(!relay.exists(), "a relay directory was created");
     let datadir = server.datadir();
     let follow = ["replay", "--follow", text(&datadir)?, "--to", &other];
-    says(&follow, 2, &["is the data directory of --to", "give another target"])?;
+    check_messages(&follow, 2, &["is the data directory of --to", "give another target"])?;
     Ok(())
 }
 
@@ -398,19 +416,19 @@ fn mariadb_is_refused_among_several_sources() -> Result<()> {
     let directory = TempDir::new()?;
     let (store, expected) = (directory.path().join("s"), ["a MariaDB server must be the only --from"]);
     let receive = ["receive", text(&store)?, "--stop-at-end"];
-    says(&[&receive[..], &["--from", &mariadb, "--from", &mariadb]].concat(), 2, &expected)?;
-    says(&[&receive[..], &["--from", &mysql, "--from", &mariadb]].concat(), 0, &[])?;
+    check_messages(&[&receive[..], &["--from", &mariadb, "--from", &mariadb]].concat(), 2, &expected)?;
+    check_messages(&[&receive[..], &["--from", &mysql, "--from", &mariadb]].concat(), 0, &[])?;
     // After a MySQL source that was lost.
     let lost = "mysql://root@127.0.0.1:1/";
-    says(&[&receive[..], &["--from", lost, "--from", &mariadb]].concat(), 2, &expected)
+    check_messages(&[&receive[..], &["--from", lost, "--from", &mariadb]].concat(), 2, &expected)
 }
 
 fn receives(server: &TestServer, directory: &Path, code: i32, expected: &[&str]) -> Result<()> {
     let from = format!("mysql://root@127.0.0.1:{}/", server.port());
-    says(&["receive", text(directory)?, "--from", &from, "--stop-at-end"], code, expected)
+    check_messages(&["receive", text(directory)?, "--from", &from, "--stop-at-end"], code, expected)
 }
 
-/// After RESET, the source's logs do not continue the received ones; the error says so, with the remedy.
+/// After RESET, the source's logs do not continue the received ones; the error names this cause and the remedy.
 #[test]
 fn reset_logs_are_reported() -> Result<()> {
     let server = Launch::mysql().start()?;

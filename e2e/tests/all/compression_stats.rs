@@ -59,7 +59,7 @@ fn statistics_of_logs_equal_the_servers_table() -> Result<()> {
     source.sql("set global binlog_checksum = none")?;
     for server in [&source, &replica] {
         server.sql(&format!("flush local logs; truncate table {TABLE}"))?;
-        ensure!(told(server)?.is_empty(), "the table has rows after a reset: {}", told(server)?);
+        ensure!(table_rows(server)?.is_empty(), "the table has rows after a reset: {}", table_rows(server)?);
     }
     let begin = (source.binlogs()?.len() - 1, replica.binlogs()?.len() - 1);
     source.sql(MORE)?;
@@ -88,7 +88,7 @@ fn statistics_of_received_logs_equal_a_replicas() -> Result<()> {
     let late = replica.sql(&format!("select wait_for_executed_gtid_set('{}', 120)", all.trim()))?;
     ensure!(late.trim() == "0", "the replica has not applied all transactions");
     let expected = |server: &TestServer, log_type: &str| -> Result<Vec<String>> {
-        let rows = told(server)?;
+        let rows = table_rows(server)?;
         Ok(rows.lines().filter(|row| row.starts_with(log_type)).map(without_times).collect())
     };
     let directory = TempDir::new()?;
@@ -97,12 +97,12 @@ fn statistics_of_received_logs_equal_a_replicas() -> Result<()> {
         ensure!(
             of_type(&received, "RELAY")? == expected(&replica, "RELAY")?,
             "{received} {}",
-            told(&replica)?
+            table_rows(&replica)?
         );
         ensure!(
             of_type(&received, "BINARY")? == expected(&source, "BINARY")?,
             "{received} {}",
-            told(&source)?
+            table_rows(&source)?
         );
         Ok(())
     })?;
@@ -201,29 +201,29 @@ fn in_time<T>(mut check: impl FnMut() -> Result<T>) -> Result<T> {
 
 /// Compares a server's table with the statistics of its logs; returns the number of its rows.
 fn check(server: &TestServer, logs: &[PathBuf]) -> Result<usize> {
-    let told = told(server)?;
+    let table = table_rows(server)?;
     let readers = logs.iter().map(LogReader::open);
     let report = collect(readers, &StatsSettings::new(0), &mut |_| ControlFlow::Continue(()))?;
-    let (told_rows, rows) = (told.lines().collect::<Vec<_>>(), &report.compression);
-    let both = || format!("{told}{rows:#?}");
-    ensure!(told_rows.len() == rows.len(), "{}", both());
-    for (told, row) in told_rows.iter().zip(rows) {
-        let mut told: Vec<String> = told.split('\t').map(str::to_owned).collect();
+    let (server_rows, rows) = (table.lines().collect::<Vec<_>>(), &report.compression);
+    let both = || format!("{table}{rows:#?}");
+    ensure!(server_rows.len() == rows.len(), "{}", both());
+    for (server_row, row) in server_rows.iter().zip(rows) {
+        let mut expected: Vec<String> = server_row.split('\t').map(str::to_owned).collect();
         let mut found = columns(row);
         if row.log_type == LogType::Relay {
             // No log contains the time at which the replica received a transaction; it cannot be before the commit.
             for timestamp in [9, 13] {
-                ensure!(found[timestamp] <= told[timestamp], "{}", both());
-                (found[timestamp], told[timestamp]) = (String::new(), String::new());
+                ensure!(found[timestamp] <= expected[timestamp], "{}", both());
+                (found[timestamp], expected[timestamp]) = (String::new(), String::new());
             }
         }
-        ensure!(told == found, "{}", both());
+        ensure!(expected == found, "{}", both());
     }
     Ok(rows.len())
 }
 
 /// Returns a line for each row, with tabs between the columns.
-fn told(server: &TestServer) -> Result<String> {
+fn table_rows(server: &TestServer) -> Result<String> {
     server.sql(&format!("set time_zone = '+00:00'; select * from {TABLE}"))
 }
 

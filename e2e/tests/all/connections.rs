@@ -85,7 +85,7 @@ impl Commands {
     }
 
     /// Runs a command until it ends; stops a command that keeps running with SIGTERM once it is connected.
-    fn is_let_in(&self, name: &str, mut command: Command, user: &str) -> Result<Output> {
+    fn run_until_connected(&self, name: &str, mut command: Command, user: &str) -> Result<Output> {
         let ends = matches!(name, "replay --to" | "advise");
         let count = format!("select count(*) from information_schema.processlist where user = '{user}'");
         let is_connected = || -> Result<bool> { Ok(self.server.sql(&count)?.trim() != "0") };
@@ -96,9 +96,9 @@ impl Commands {
     fn check(&self, name: &str, origin: &str, more: &[String], user: &str) -> Result<()> {
         let mut command = self.command(name)?;
         command.args(more).env("MYSQL_TEST_LOGIN_FILE", self.directory.path().join("login.cnf"));
-        let ran = self.is_let_in(name, command, user)?;
-        let said = String::from_utf8_lossy(&ran.stderr);
-        ensure!(ran.status.code() == Some(0), "{name}, by {origin}: {:?}: {said}", ran.status);
+        let ran = self.run_until_connected(name, command, user)?;
+        let printed = String::from_utf8_lossy(&ran.stderr);
+        ensure!(ran.status.code() == Some(0), "{name}, by {origin}: {:?}: {printed}", ran.status);
         Ok(())
     }
 }
@@ -129,7 +129,7 @@ fn write_private(path: &Path, text: &str) -> Result<()> {
 }
 
 #[test]
-fn every_command_takes_options_from_every_place() -> Result<()> {
+fn every_command_takes_options_from_every_source() -> Result<()> {
     let commands = Commands::new()?;
     let (port, data) = (commands.server.port(), commands.server.datadir());
     let file = commands.directory.path().join("my.cnf");
@@ -228,16 +228,16 @@ fn changed_passwords_are_read_again() -> Result<()> {
 /// Runs a command that must be refused before it connects; returns the message.
 fn refused(arguments: &[&str]) -> Result<String> {
     let ran = Command::new(bintide()?).env_clear().args(arguments).stdin(Stdio::null()).output()?;
-    let said = String::from_utf8_lossy(&ran.stderr).into_owned();
-    ensure!(ran.status.code() == Some(2), "{arguments:?}: {:?}: {said}", ran.status);
-    Ok(said)
+    let printed = String::from_utf8_lossy(&ran.stderr).into_owned();
+    ensure!(ran.status.code() == Some(2), "{arguments:?}: {:?}: {printed}", ran.status);
+    Ok(printed)
 }
 
 #[test]
 fn unsupported_options_are_refused() -> Result<()> {
     let directory = TempDir::new()?;
     let path = |name: &str| directory.path().join(name).display().to_string();
-    let (store, file, nobody) = (path("store"), path("my.cnf"), "mysql://root@127.0.0.1:1/");
+    let (store, file, unreachable) = (path("store"), path("my.cnf"), "mysql://root@127.0.0.1:1/");
     let sqlite = format!("sqlite:{}", path("copy.db"));
     let of_file = format!("--defaults-file={file}");
     let cases = [
@@ -253,21 +253,21 @@ fn unsupported_options_are_refused() -> Result<()> {
     for (line, expected) in cases {
         write_private(Path::new(&file), &format!("[client]\n{line}\n"))?;
         for command in [
-            &["receive", &store, "--from", nobody, &of_file][..],
+            &["receive", &store, "--from", unreachable, &of_file][..],
             // For both servers of a command.
-            &["replay", "--relay", &store, "--to", &sqlite, "--from", nobody, &of_file],
-            &["advise", "--from", nobody, &of_file],
-            &["stream", "--format", "maxwell", "--from", nobody, &of_file],
+            &["replay", "--relay", &store, "--to", &sqlite, "--from", unreachable, &of_file],
+            &["advise", "--from", unreachable, &of_file],
+            &["stream", "--format", "maxwell", "--from", unreachable, &of_file],
             &["warm", "-P", "1", &of_file],
         ] {
-            let said = refused(command)?;
-            ensure!(said.contains(expected), "{command:?}, {line}: expected {expected}: {said}");
+            let printed = refused(command)?;
+            ensure!(printed.contains(expected), "{command:?}, {line}: expected {expected}: {printed}");
         }
     }
-    let said = refused(&["receive", &store, "--from", nobody, "--ssl-mode=odd"])?;
-    ensure!(said.contains("'odd' for '--ssl-mode <MODE>': expected one of DISABLED"), "{said}");
-    let said = refused(&["receive", &store, "--no-defaults"])?;
-    ensure!(said.contains("no server given: use --from, --host or --socket"), "{said}");
+    let printed = refused(&["receive", &store, "--from", unreachable, "--ssl-mode=odd"])?;
+    ensure!(printed.contains("'odd' for '--ssl-mode <MODE>': expected one of DISABLED"), "{printed}");
+    let printed = refused(&["receive", &store, "--no-defaults"])?;
+    ensure!(printed.contains("no server given: use --from, --host or --socket"), "{printed}");
     Ok(())
 }
 
@@ -291,12 +291,12 @@ fn errors_show_no_password() -> Result<()> {
             &["advise", "--from", address],
             &["stream", "--format", "maxwell", "--from", address],
         ] {
-            let said = refused(command)?;
-            ensure!(!said.contains("cret") && !said.contains("root"), "{command:?}: {said}");
+            let printed = refused(command)?;
+            ensure!(!printed.contains("cret") && !printed.contains("root"), "{command:?}: {printed}");
         }
     }
-    let said = refused(&["receive", &store, "--from", "mysql://root:se/cret@h/"])?;
-    ensure!(said.contains("write / as %2F"), "{said}");
+    let printed = refused(&["receive", &store, "--from", "mysql://root:se/cret@h/"])?;
+    ensure!(printed.contains("write / as %2F"), "{printed}");
     Ok(())
 }
 
@@ -316,13 +316,13 @@ fn ignored_sighup_stays_ignored() -> Result<()> {
             let is_in = commands.server.sql(count)?.trim() != "0";
             if is_in {
                 kill(id, Signal::SIGHUP)?;
-                // Leaves the command time to end.
+                // Wait, so that the command has time to end.
                 thread::sleep(Duration::from_millis(500));
             }
             Ok(is_in)
         })?;
-        let said = String::from_utf8_lossy(&ran.stderr);
-        ensure!(ran.status.code() == Some(expected), "ignored: {ignored}: {:?}: {said}", ran.status);
+        let printed = String::from_utf8_lossy(&ran.stderr);
+        ensure!(ran.status.code() == Some(expected), "ignored: {ignored}: {:?}: {printed}", ran.status);
     }
     Ok(())
 }
@@ -351,8 +351,8 @@ fn unusable_option_files_end_the_command() -> Result<()> {
             command.env("MYSQL_TEST_LOGIN_FILE", path("login"));
         }
         let output = command.output()?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.code() == Some(2) && said.contains(expected), "{options:?}: {output:?}");
+        let printed = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.code() == Some(2) && printed.contains(expected), "{options:?}: {output:?}");
         Ok(())
     };
     check(

@@ -1,4 +1,4 @@
-//! The event table of `bintide list`, compared row for row with SHOW BINLOG EVENTS of real servers: for every
+//! The event table of `bintide dump --events`, compared row for row with SHOW BINLOG EVENTS of real servers: for every
 //! sample, and for logs of random SQL.
 
 use std::fs;

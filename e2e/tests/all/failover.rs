@@ -111,13 +111,13 @@ fn stream(directory: &Path) -> Result<()> {
     Ok(())
 }
 
-fn ends_when_told(child: Child) -> Result<String> {
+fn end_by_interrupt(child: Child) -> Result<String> {
     kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGINT)?;
     let ran = child.wait_with_output()?;
-    let said = [ran.stderr, ran.stdout].concat();
-    let said = String::from_utf8_lossy(&said).into_owned();
-    ensure!(ran.status.code() == Some(130), "{:?} {said}", ran.status);
-    Ok(said)
+    let printed = [ran.stderr, ran.stdout].concat();
+    let printed = String::from_utf8_lossy(&printed).into_owned();
+    ensure!(ran.status.code() == Some(130), "{:?} {printed}", ran.status);
+    Ok(printed)
 }
 
 fn launch(server_id: u32) -> Launch {
@@ -150,7 +150,7 @@ fn receiving_continues_from_a_promoted_replica() -> Result<()> {
         }
     }
     wait_for(|| is_whole(directory.path(), &first))?;
-    // The store has a part of this transaction, and gets it again from the other server.
+    // The store has a part of this transaction, and receives it again from the other server.
     proxy.cut_after(300_000 + random.below(300_000) as u64, CutMode::Close);
     first.sql("insert into d.u (b) values (repeat('x', 1000000))")?;
     wait_for(|| proxy.is_cut().then_some(()).context("nothing was sent"))?;
@@ -163,7 +163,7 @@ fn receiving_continues_from_a_promoted_replica() -> Result<()> {
     // of a log does not count.
     receiving.kill()?;
     receiving.wait()?;
-    ends_when_told(replaying)?;
+    end_by_interrupt(replaying)?;
     only_begun(directory.path())?;
     second.sql(&format!("flush binary logs; flush binary logs; {WORK} flush binary logs; {WORK}"))?;
     receiving = receive(&ports, directory.path())?;
@@ -175,14 +175,14 @@ fn receiving_continues_from_a_promoted_replica() -> Result<()> {
     third.sql(&WORK.repeat(3))?;
     wait_for(|| is_whole(directory.path(), &third))?;
     wait_for(|| are_equal(&third, &target, checksum))?;
-    let said = ends_when_told(receiving)?;
-    ensure!(said.contains("resuming from the server"), "{said}");
+    let printed = end_by_interrupt(receiving)?;
+    ensure!(printed.contains("resuming from the server"), "{printed}");
     // The name and the position are those of the directory's log: the last server's differ.
     let last = Store::open(directory.path())?.logs().last().context("no logs")?.clone();
     let name = last.file_name().context("a log without a name")?.to_string_lossy();
     let end = format!("ends at {name}:{}\n", std::fs::metadata(&last)?.len());
-    ensure!(said.contains(&end), "{end}: {said}");
-    ends_when_told(replaying)?;
+    ensure!(printed.contains(&end), "{end}: {printed}");
+    end_by_interrupt(replaying)?;
     verify(directory.path())?;
     stream(directory.path())
 }

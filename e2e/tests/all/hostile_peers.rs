@@ -51,7 +51,7 @@ fn commands(address: &str) -> [Vec<&str>; 5] {
     ]
 }
 
-/// One empty packet once made a client panic.
+/// An empty packet must not make a client panic.
 #[test]
 fn empty_packets_are_errors() -> Result<()> {
     let server = FakeServer::start(VERSION, |_| Reply::Packets(vec![Vec::new()]))?;
@@ -59,8 +59,8 @@ fn empty_packets_are_errors() -> Result<()> {
         let directory = TempDir::new()?;
         let bounded = bintide_in(directory.path(), &arguments)?;
         bounded.ended_well(&[1, 2])?;
-        let said = &bounded.ran.stderr;
-        ensure!(said.lines().count() == 1 && said.starts_with("bintide: "), "{arguments:?}: {said}");
+        let printed = &bounded.ran.stderr;
+        ensure!(printed.lines().count() == 1 && printed.starts_with("bintide: "), "{arguments:?}: {printed}");
     }
     Ok(())
 }
@@ -102,8 +102,8 @@ fn endless_result_sets_are_refused() -> Result<()> {
         let directory = TempDir::new()?;
         let bounded = bintide_in(directory.path(), &arguments)?;
         bounded.ended_well(&[1, 2])?;
-        let said = &bounded.ran.stderr;
-        ensure!(said.contains("MiB"), "{arguments:?}: {said}");
+        let printed = &bounded.ran.stderr;
+        ensure!(printed.contains("MiB"), "{arguments:?}: {printed}");
         ensure!(bounded.peak_kib < 1_200 << 10, "{arguments:?}: {} KiB", bounded.peak_kib);
     }
     Ok(())
@@ -145,9 +145,12 @@ fn control_characters_from_servers_are_escaped() -> Result<()> {
         let directory = TempDir::new()?;
         let bounded = bintide_in(directory.path(), &arguments)?;
         bounded.ended_well(&[1, 2])?;
-        let said = &bounded.ran.stderr;
-        ensure!(said.contains(r"\u{1b}[2J") && said.contains(r"\u{202e}txt"), "{arguments:?}: {said:?}");
-        ensure!(!said.contains('\u{202e}') && said.lines().count() == 1, "{arguments:?}: {said:?}");
+        let printed = &bounded.ran.stderr;
+        ensure!(
+            printed.contains(r"\u{1b}[2J") && printed.contains(r"\u{202e}txt"),
+            "{arguments:?}: {printed:?}"
+        );
+        ensure!(!printed.contains('\u{202e}') && printed.lines().count() == 1, "{arguments:?}: {printed:?}");
     }
     Ok(())
 }

@@ -100,7 +100,7 @@ fn every_sample_with_random_options() -> Result<()> {
     identity::check_random("samples", &Logs::samples()?, testkit::seed_from_env(SEED), 600)
 }
 
-/// The same with logs of random SQL on a new server, which an archive also gives back.
+/// The same with logs of random SQL on a new server, which are also archived and restored.
 #[test]
 fn fresh_logs_with_random_options() -> Result<()> {
     let seed = testkit::seed_from_env(SEED);

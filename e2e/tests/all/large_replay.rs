@@ -95,7 +95,7 @@ fn row_events_are_split_to_fit_max_allowed_packet() -> Result<()> {
     Ok(())
 }
 
-/// A row that is too large for a BINLOG statement goes as a prepared statement with parameters: in one packet or,
+/// A row that is too large for a BINLOG statement is sent as a prepared statement with parameters: in one packet or,
 /// if it is larger than max_allowed_packet, in pieces. This holds for every kind of row change, also beside other
 /// rows.
 #[test]

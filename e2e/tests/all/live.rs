@@ -50,7 +50,7 @@ fn end(mut child: Child) -> Result<()> {
     Ok(())
 }
 
-/// Returns a round of work for the source: changes that give different rows if they are applied twice or skipped.
+/// Returns the changes of a round on the source. They give different rows if they are applied twice or skipped.
 fn work(round: usize) -> String {
     format!(
         "insert into d.t (n) values ({round}), (0); update d.t set n = n + 1;
@@ -99,7 +99,7 @@ fn targets_follow_through_kills_of_bintide() -> Result<()> {
     }
     catches_up(&source, &target, &mut [&mut replaying, &mut receiving])?;
     for child in [replaying, receiving] {
-        ends_when_told(child)?;
+        end_by_interrupt(child)?;
     }
     are_equal(&source, &target, checksum)
 }
@@ -127,7 +127,7 @@ fn catches_up(source: &TestServer, target: &TestServer, children: &mut [&mut Chi
     Ok(())
 }
 
-fn ends_when_told(child: Child) -> Result<()> {
+fn end_by_interrupt(child: Child) -> Result<()> {
     kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGINT)?;
     let ran = child.wait_with_output()?;
     ensure!(ran.status.code() == Some(130), "{ran:?}");
@@ -158,7 +158,7 @@ fn one_command_follows_a_server() -> Result<()> {
     }
     source.sql("flush binary logs; flush binary logs; insert into d.rounds values (10)")?;
     catches_up(&source, &target, &mut [&mut child])?;
-    ends_when_told(child)?;
+    end_by_interrupt(child)?;
     are_equal(&source, &target, checksum)?;
     // Applied logs may be deleted, except the newest, which the next run needs.
     let index = directory.path().join("binlog.index");
@@ -167,7 +167,7 @@ fn one_command_follows_a_server() -> Result<()> {
     let mut child = replay_from(&source, directory.path(), &target, &["--relay-keep", "1K"])?;
     source.sql(&work(10))?;
     catches_up(&source, &target, &mut [&mut child])?;
-    ends_when_told(child)?;
+    end_by_interrupt(child)?;
     ensure!(kept()? <= 2, "{} logs are kept", kept()?);
     // The replay ends with an error if the source has purged the log that it needs.
     source.sql("flush binary logs; create database gone; flush binary logs; flush binary logs")?;
@@ -175,8 +175,8 @@ fn one_command_follows_a_server() -> Result<()> {
     source.sql(&format!("purge binary logs to '{}'", last.context("no logs")?))?;
     let fails = |source: &TestServer, code: i32, expected: &str| -> Result<()> {
         let ran = replay_from(source, directory.path(), &target, &[])?.wait_with_output()?;
-        let said = String::from_utf8_lossy(&ran.stderr);
-        ensure!(ran.status.code() == Some(code) && said.contains(expected), "{:?} {said}", ran.status);
+        let printed = String::from_utf8_lossy(&ran.stderr);
+        ensure!(ran.status.code() == Some(code) && printed.contains(expected), "{:?} {printed}", ran.status);
         Ok(())
     };
     fails(&source, 1, "(error 1236); keep this directory as it is")?;
@@ -187,7 +187,7 @@ fn one_command_follows_a_server() -> Result<()> {
 fn catches_up_and_ends(source: &TestServer, target: &TestServer, relay: &Path) -> Result<()> {
     let mut child = replay_from(source, relay, target, &[])?;
     catches_up(source, target, &mut [&mut child])?;
-    ends_when_told(child)?;
+    end_by_interrupt(child)?;
     are_equal(source, target, rows)
 }
 
@@ -216,7 +216,7 @@ fn mariadb_is_followed_through_kills() -> Result<()> {
     }
     source.sql("flush binary logs; insert into d.rounds values (9)")?;
     catches_up(&source, &target, &mut [&mut child])?;
-    ends_when_told(child)?;
+    end_by_interrupt(child)?;
     are_equal(&source, &target, checksum)
 }
 
@@ -254,8 +254,8 @@ fn empty_relay_directories_start_at_the_targets_position() -> Result<()> {
     Ok(())
 }
 
-/// A store deletes logs as --keep says, even if a replay has not applied them. The replay ends, names the missing
-/// log and the remedy; so does a new replay.
+/// A store deletes logs as --keep says, even if a replay has not applied them. The replay, and a new replay, end
+/// with an error that names the missing log and the remedy.
 #[test]
 fn logs_purged_before_they_are_applied_are_named() -> Result<()> {
     let (mysql, mariadb) = (Launch::mysql, Launch::mariadb);
@@ -275,7 +275,7 @@ fn logs_purged_before_they_are_applied_are_named() -> Result<()> {
         let mut replaying = replay(directory.path(), &target)?;
         source.sql("insert into d.rounds values (1)")?;
         catches_up(&source, &target, &mut [&mut replaying, &mut receiving])?;
-        ends_when_told(receiving)?;
+        end_by_interrupt(receiving)?;
         // While the replay waits for a lock, it reads nothing.
         let replaying_id = Pid::from_raw(i32::try_from(replaying.id())?);
         kill(replaying_id, Signal::SIGSTOP)?;
@@ -284,7 +284,7 @@ fn logs_purged_before_they_are_applied_are_named() -> Result<()> {
              insert into d.rounds values (4); flush binary logs; create table d.w as select repeat('x', 2000)",
         )?;
         // receive deletes logs when it starts a log, and at its own start: the second run deletes all but the last.
-        for _ in ["what there is", "what is kept of it"] {
+        for _ in 0..2 {
             let from = format!("mysql://root@127.0.0.1:{}/", source.port());
             let mut keep = Command::new(bintide()?);
             keep.env_clear().arg("receive").arg(directory.path()).args(["--from", &from, "--keep", "1K"]);
@@ -296,20 +296,20 @@ fn logs_purged_before_they_are_applied_are_named() -> Result<()> {
         ensure!(!directory.path().join("binlog.000003").exists(), "more than one log was kept");
         kill(replaying_id, Signal::SIGCONT)?;
         let ran = replaying.wait_with_output()?;
-        let said = String::from_utf8_lossy(&ran.stderr);
-        ensure!(ran.status.code() == Some(1), "{:?} {said}", ran.status);
+        let printed = String::from_utf8_lossy(&ran.stderr);
+        ensure!(ran.status.code() == Some(1), "{:?} {printed}", ran.status);
         for expected in
             ["binlog.000001 and ", "binlog.000004 were purged before they were read", "Retain logs longer"]
         {
-            ensure!(said.contains(expected), "{expected} is not in {said}");
+            ensure!(printed.contains(expected), "{expected} is not in {printed}");
         }
         ensure!(
             target.sql("select max(n) from d.rounds")?.trim() == "2",
             "the available logs were not all applied"
         );
         let ran = replay(directory.path(), &target)?.wait_with_output()?;
-        let said = String::from_utf8_lossy(&ran.stderr);
-        ensure!(!ran.status.success() && said.contains(again), "{:?} {said}", ran.status);
+        let printed = String::from_utf8_lossy(&ran.stderr);
+        ensure!(!ran.status.success() && printed.contains(again), "{:?} {printed}", ran.status);
     }
     Ok(())
 }

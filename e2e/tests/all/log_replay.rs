@@ -88,8 +88,8 @@ fn replicas_of_a_target_that_logs_statements_end_equal() -> Result<()> {
     // The server does not accept row events after the CREATE TABLE, and one GTID is one transaction.
     source.sql("create database s; create table s.t as select 1 as n; flush binary logs")?;
     let output = replay(&source, &target, &["--log", "--apply-as", "sql"])?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(said.contains("one GTID cannot log both"), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    ensure!(printed.contains("one GTID cannot log both"), "{printed}");
     ensure!(target.sql("show tables in s")?.is_empty(), "a part of the transaction was applied");
     Ok(())
 }
@@ -99,7 +99,7 @@ fn replicas_of_a_target_that_does_not_log_stop_with_an_error() -> Result<()> {
     let source = source(&Launch::mysql(), &["types"])?;
     for order in ["grouped", "any"] {
         let target = target()?;
-        // A replica that is connected from the start gets the error only when it connects again.
+        // A replica that is connected from the start receives the error only when it connects again.
         let replica = replica_of(&target)?;
         let output = replay(&source, &target, &["--commit-order", order, "--no-log"])?;
         ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -121,8 +121,8 @@ fn logging_is_refused_on_unsuitable_targets() -> Result<()> {
     let without = e2e::replays::source(&Launch::mysql().option("--gtid-mode=OFF"), &["types"])?;
     let check = |source: &TestServer, target: &TestServer, more: &[&str], expected: &str| {
         let output = replay(source, target, more)?;
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        ensure!(!output.status.success() && said.contains(expected), "{more:?}: {said}");
+        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+        ensure!(!output.status.success() && printed.contains(expected), "{more:?}: {printed}");
         ensure!(checksums(target)?.is_empty(), "{more:?}: something was applied");
         Ok(())
     };

@@ -25,8 +25,8 @@ use wire::{CleartextPolicy, FormatOrigin, SourceEvent};
 fn recorded(name: &str) -> Result<Vec<u8>> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/wire/tests/conversations");
     let text = std::fs::read_to_string(directory.join(name))?;
-    let said = text.lines().filter_map(|line| line.strip_prefix("server "));
-    let digits: String = said.collect();
+    let server_lines = text.lines().filter_map(|line| line.strip_prefix("server "));
+    let digits: String = server_lines.collect();
     (0..digits.len()).step_by(2).map(|at| Ok(u8::from_str_radix(&digits[at..at + 2], 16)?)).collect()
 }
 
@@ -79,8 +79,8 @@ fn serve(listener: &TcpListener, conversations: &[Vec<u8>], served: &AtomicUsize
         let (mut stream, _) = listener.accept()?;
         served.fetch_add(1, Ordering::Relaxed);
         // The client may close the connection first.
-        let said = stream.write_all(bytes).and_then(|()| stream.shutdown(Shutdown::Write));
-        if said.is_ok() {
+        let sent = stream.write_all(bytes).and_then(|()| stream.shutdown(Shutdown::Write));
+        if sent.is_ok() {
             stream.set_read_timeout(Some(Duration::from_secs(5)))?;
             let _ = stream.read_to_end(&mut Vec::new());
         }
@@ -181,11 +181,11 @@ fn commands_report_damaged_conversations() -> Result<()> {
         }
         let ended = child.try_wait()?;
         child.kill()?;
-        let said = String::from_utf8(child.wait_with_output()?.stderr)?;
-        ensure!(!said.contains("panicked"), "{name}: {said}");
+        let printed = String::from_utf8(child.wait_with_output()?.stderr)?;
+        ensure!(!printed.contains("panicked"), "{name}: {printed}");
         let code = ended.map(|status| status.code().context("a signal ended the command")).transpose()?;
-        ensure!(matches!(code, None | Some(0..=2)), "{name}: {code:?} {said}");
-        ensure!(code.is_none_or(|code| code == 0) || said.starts_with("bintide: "), "{name}: {said}");
+        ensure!(matches!(code, None | Some(0..=2)), "{name}: {code:?} {printed}");
+        ensure!(code.is_none_or(|code| code == 0) || printed.starts_with("bintide: "), "{name}: {printed}");
     }
     Ok(())
 }
@@ -200,8 +200,8 @@ fn servers_of_other_protocols_are_reported() -> Result<()> {
         stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
     });
     let directory = TempDir::new()?;
-    let said = format!("{:#}", receive(port, directory.path()).err().context("the connection succeeded")?);
-    ensure!(said.contains("or this is not MySQL's protocol"), "{said}");
+    let error = format!("{:#}", receive(port, directory.path()).err().context("the connection succeeded")?);
+    ensure!(error.contains("or this is not MySQL's protocol"), "{error}");
     serving.join().map_err(|_| anyhow::anyhow!("the source panicked"))??;
     Ok(())
 }

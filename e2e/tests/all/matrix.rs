@@ -113,7 +113,7 @@ fn catalogues_of_all_servers_have_the_same_columns_and_indexes() -> Result<()> {
 }
 
 #[test]
-fn archives_give_back_each_log() -> Result<()> {
+fn archives_restore_each_log() -> Result<()> {
     check_each(&TestPackage::from_env()?, |server| check_restored_logs(&server.logs))
 }
 
@@ -186,7 +186,7 @@ fn changes_are_listed_and_undone() -> Result<()> {
         check_history(&server, logs)?;
         let to = command::address("root", &server);
         if is_too_old(matrix.package) {
-            // This server does not know the row events of an inverse.
+            // This server does not support the row events of an inverse.
             let script = printed(bintide_on(
                 &["undo", "--table=u.t", "--no-defaults", "--sql", "--to", &to],
                 undone,

@@ -18,7 +18,7 @@ use testkit::{Launch, PackageHome, TestPackage, TestServer, free_port};
 const FILES: [&str; 3] =
     ["prometheus/bintide.rules.yml", "prometheus/bintide.rules.test.yml", "grafana/bintide.json"];
 
-/// Runs promtool, which must have nothing to say about its input.
+/// Runs promtool, which must succeed without a warning about its input.
 fn check(promtool: &PackageHome, arguments: &[&str], input: &str) -> Result<()> {
     let ran = promtool.run("promtool", arguments, input.as_bytes())?;
     let [stdout, stderr] = [&ran.stdout, &ran.stderr].map(|text| String::from_utf8_lossy(text));

@@ -12,25 +12,26 @@ use tempfile::TempDir;
 
 /// Fields of a version's GTID events.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Knows {
+enum GtidFields {
     /// 5.6: the identifier, without the logical clock of 5.7.
     Identifier,
     /// 8.0.1: also the commit timestamps, without the transaction's length.
     Times,
 }
 
-const VERSIONS: [(&str, Knows); 2] = [("5.6.51-log", Knows::Identifier), ("8.0.1-dmr", Knows::Times)];
+const VERSIONS: [(&str, GtidFields); 2] =
+    [("5.6.51-log", GtidFields::Identifier), ("8.0.1-dmr", GtidFields::Times)];
 
 #[test]
 fn fields_missing_in_old_logs_are_printed_as_by_mysqlbinlog() -> Result<()> {
     let directory = TempDir::new()?;
     let mut runs = Vec::new();
-    for (number, (version, knows)) in VERSIONS.iter().enumerate() {
+    for (number, (version, gtid_fields)) in VERSIONS.iter().enumerate() {
         for sample in ["savepoints", "anonymous", "statements"] {
             let samples = Logs::samples()?.directory;
             let bytes = fs::read(samples.join(format!("{sample}.binlog")))?;
             let name = format!("{sample}-{number}.binlog");
-            fs::write(directory.path().join(&name), older(&bytes, version, *knows)?)?;
+            fs::write(directory.path().join(&name), older(&bytes, version, *gtid_fields)?)?;
             for options in
                 [&[][..], &["-vv", "--base64-output=decode-rows"], &["--hexdump"], &["--short-form"]]
             {
@@ -43,7 +44,7 @@ fn fields_missing_in_old_logs_are_printed_as_by_mysqlbinlog() -> Result<()> {
 }
 
 /// Returns the same log as a server of this version would have written it.
-fn older(log: &[u8], version: &str, knows: Knows) -> Result<Vec<u8>> {
+fn older(log: &[u8], version: &str, gtid_fields: GtidFields) -> Result<Vec<u8>> {
     let (mut framer, mut rest, mut out) = (Framer::new(), &log[MAGIC.len()..], MAGIC.to_vec());
     while let FramerOutput::Event(raw) = framer.next(rest)? {
         rest = &rest[raw.bytes().len()..];
@@ -55,12 +56,12 @@ fn older(log: &[u8], version: &str, knows: Knows) -> Result<Vec<u8>> {
         match &mut event {
             Event::FormatDescription(description) => description.server_version = &server_version,
             Event::Gtid(gtid) | Event::AnonymousGtid(gtid) => {
-                if knows == Knows::Identifier {
+                if gtid_fields == GtidFields::Identifier {
                     gtid.clock = None;
                 }
-                match (&mut gtid.stamps, knows) {
-                    (stamps, Knows::Identifier) => *stamps = None,
-                    (Some(stamps), Knows::Times) => {
+                match (&mut gtid.stamps, gtid_fields) {
+                    (stamps, GtidFields::Identifier) => *stamps = None,
+                    (Some(stamps), GtidFields::Times) => {
                         (stamps.immediate_server_version, stamps.original_server_version) = (None, None);
                         stamps.transaction_size = None;
                     }

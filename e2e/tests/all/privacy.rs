@@ -24,11 +24,11 @@ fn mode(path: &Path) -> Result<u32> {
 /// `ps` shows the arguments of all processes to all users.
 #[test]
 fn passwords_are_hidden_in_the_process_list() -> Result<()> {
-    let deaf = UnresponsivePort::open()?;
+    let unresponsive = UnresponsivePort::open()?;
     let directory = TempDir::new()?;
     let store = directory.path().join("store");
     let store = store.to_str().context("a path that is not UTF-8")?;
-    let port = deaf.port().to_string();
+    let port = unresponsive.port().to_string();
     let address = format!("mysql://root:se%2Fcret@127.0.0.1:{port}/");
     let dump =
         ["dump", "--no-defaults", "-R", "-h127.0.0.1", "-uroot", "-P", &port, "-vpse/cret", "binlog.000001"];
@@ -81,10 +81,10 @@ fn copies_of_tables_and_logs_are_private() -> Result<()> {
     ensure!(ran.code == Some(0), "{ran:?}");
     ensure!(mode(&database)? & 0o137 == 0, "{:o}", mode(&database)?);
     // The command waits for a connection; its directory already exists.
-    let deaf = UnresponsivePort::open()?;
+    let unresponsive = UnresponsivePort::open()?;
     let temporary = directory.path().join("temporary");
     fs::create_dir(&temporary)?;
-    let from = format!("mysql://root@127.0.0.1:{}/", deaf.port());
+    let from = format!("mysql://root@127.0.0.1:{}/", unresponsive.port());
     let _child = Running::start(command(&["advise", "--from", &from])?.env("TMPDIR", &temporary))?;
     let made =
         || -> Result<Vec<PathBuf>> { fs::read_dir(&temporary)?.map(|entry| Ok(entry?.path())).collect() };

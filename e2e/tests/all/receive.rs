@@ -68,14 +68,20 @@ fn received_logs_equal_the_sources_after_a_second_run() -> Result<()> {
                 "insert into d.t (b) values ('one'), (repeat('two', 100000)); flush binary logs;
                  insert into d.t (b) values ('three')",
             )?;
-            let said = receive_all(&server, directory.path(), &["--compression", compression])?;
-            ensure!(said.contains(" received; ") && said.contains(" ends at binlog.00000"), "{said}");
+            let printed = receive_all(&server, directory.path(), &["--compression", compression])?;
+            ensure!(
+                printed.contains(" received; ") && printed.contains(" ends at binlog.00000"),
+                "{printed}"
+            );
             receive_until_equal(&server, directory.path())?;
         }
         // A second run without new transactions.
         wait_for(|| {
-            let said = receive_all(&server, directory.path(), &["--json"])?;
-            ensure!(said.contains("\"transactions\": 0") && said.contains("\"events\": 0,"), "{said}");
+            let printed = receive_all(&server, directory.path(), &["--json"])?;
+            ensure!(
+                printed.contains("\"transactions\": 0") && printed.contains("\"events\": 0,"),
+                "{printed}"
+            );
             Ok(())
         })?;
         receive_until_equal(&server, directory.path())?;
@@ -165,12 +171,13 @@ fn kept_compressed(keyring: Option<&str>) -> Result<()> {
         client.join().map_err(|_| anyhow!("the client panicked"))?.map(drop)
     })?;
     server.sql("flush binary logs; insert into d.t (b) values (repeat('end', 1000)); flush binary logs")?;
-    let said: serde_json::Value = serde_json::from_str(&receive_all(&server, directory.path(), &compress)?)?;
-    let figure = |name: &str| said[name].as_u64().with_context(|| format!("{name} is missing: {said}"));
-    ensure!(figure("logs_compressed")? > 0, "{said}");
-    ensure!(figure("compressed_to")? < figure("compressed_from")?, "{said}");
+    let printed: serde_json::Value =
+        serde_json::from_str(&receive_all(&server, directory.path(), &compress)?)?;
+    let figure = |name: &str| printed[name].as_u64().with_context(|| format!("{name} is missing: {printed}"));
+    ensure!(figure("logs_compressed")? > 0, "{printed}");
+    ensure!(figure("compressed_to")? < figure("compressed_from")?, "{printed}");
     // The receiver requests the last event, of a few bytes, again.
-    ensure!(figure("network_bytes")? > 0 && figure("bytes")? > 0, "{said}");
+    ensure!(figure("network_bytes")? > 0 && figure("bytes")? > 0, "{printed}");
     wait_for(|| e2e::as_sql::are_equal(&server, &target, e2e::replays::checksum))?;
     replay.kill()?;
     replay.wait()?;
@@ -381,14 +388,14 @@ fn messages_have_levels_in_json() -> Result<()> {
     server.sql("insert into d.t (b) values ('after')")?;
     wait_for(|| same_logs(&server, directory.path()))?;
     let ran = interrupt(child)?;
-    let said = stderr(&ran);
-    let messages: Vec<Value> = said.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
+    let printed = stderr(&ran);
+    let messages: Vec<Value> = printed.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
     for (level, expected) in [("info", "metrics are at"), ("warn", "retrying in"), ("info", "connected to")] {
         let is_it = |message: &Value| {
             message["level"] == level
                 && message["message"].as_str().is_some_and(|text| text.contains(expected))
         };
-        ensure!(messages.iter().any(is_it), "{level} {expected}: {said}");
+        ensure!(messages.iter().any(is_it), "{level} {expected}: {printed}");
     }
     // The same run as text, with warnings and errors only.
     let (port, levels) =
@@ -430,10 +437,10 @@ fn fails(from: &str, directory: &Path, code: i32, expected: &[&str]) -> Result<(
     let mut command = Command::new(bintide()?);
     command.env_clear().arg("receive").arg(directory).args(["--from", from, "--stop-at-end", "-q"]);
     let ran = command.output()?;
-    let said = stderr(&ran);
-    ensure!(ran.status.code() == Some(code), "{:?} {said}", ran.status.code());
+    let printed = stderr(&ran);
+    ensure!(ran.status.code() == Some(code), "{:?} {printed}", ran.status.code());
     for expected in expected {
-        ensure!(said.contains(expected), "{expected}: {said}");
+        ensure!(printed.contains(expected), "{expected}: {printed}");
     }
     Ok(())
 }
@@ -483,10 +490,10 @@ fn failed_starts_leave_no_files() -> Result<()> {
         let mut command = Command::new(bintide()?);
         command.env_clear().arg("receive").arg(directory).args(["--from", from, "--stop-at-end"]).args(more);
         let ran = command.output()?;
-        let said = stderr(&ran);
-        ensure!(ran.status.code() == Some(2), "{more:?}: {:?} {said}", ran.status.code());
+        let printed = stderr(&ran);
+        ensure!(ran.status.code() == Some(2), "{more:?}: {:?} {printed}", ran.status.code());
         for expected in expected {
-            ensure!(said.contains(expected), "{expected} is not in {said}");
+            ensure!(printed.contains(expected), "{expected} is not in {printed}");
         }
         let left: Vec<_> =
             fs::read_dir(there.path())?.map(|entry| Ok(entry?.file_name())).collect::<Result<_>>()?;
@@ -522,7 +529,7 @@ fn failed_starts_leave_no_files() -> Result<()> {
     check(&file, &root, &[], &[&expected])?;
     check(&file.join("below"), &root, &[], &[&expected])?;
     check(Path::new("/proc/below"), &root, &[], &["could not create /proc/below: "])?;
-    // An existing directory stays, with its files.
+    // An existing directory is kept with its files.
     fs::create_dir_all(&directory)?;
     fs::write(directory.join("note"), "mine")?;
     let ran = receive(port, &directory, &["--start-log", "binlog.000009"])?.output()?;
@@ -534,15 +541,15 @@ fn failed_starts_leave_no_files() -> Result<()> {
     receive_all(&server, &directory, &[])?;
     let ran = receive(port, &directory, &["--start-log", "binlog.000009", "--stop-at-end"])?.output()?;
     ensure!(ran.status.success(), "{ran:?}");
-    let said = stderr(&ran);
-    ensure!(said.contains("--start-log binlog.000009 is ignored"), "{said}");
-    ensure!(said.contains("resuming in binlog.00000"), "{said}");
+    let printed = stderr(&ran);
+    ensure!(printed.contains("--start-log binlog.000009 is ignored"), "{printed}");
+    ensure!(printed.contains("resuming in binlog.00000"), "{printed}");
     same_logs(&server, &directory)
 }
 
 /// The receiver waits for a keyring that is being written when a log starts; after the timeout it ends.
 #[test]
-fn half_written_keyrings_are_waited_for() -> Result<()> {
+fn receiving_waits_for_half_written_keyrings() -> Result<()> {
     let server = Launch::mysql().start()?;
     server.sql(TABLE)?;
     let (directory, keys) = (TempDir::new()?, TempDir::new()?);
@@ -777,7 +784,7 @@ fn gtids_of_a_backup_select_the_first_log() -> Result<()> {
 const FILE_MAX: u64 = 2000 * 512;
 
 #[test]
-fn full_disks_are_waited_for() -> Result<()> {
+fn receiving_waits_for_free_disk_space() -> Result<()> {
     let server = Launch::mysql().option("--plugin-load-add=semisync_source.so").start()?;
     server.sql(TABLE)?;
     let insert = "insert into d.t (b) values (repeat('x', 100000)); ";
@@ -794,7 +801,7 @@ fn full_disks_are_waited_for() -> Result<()> {
             ensure!(!client.is_finished(), "the transaction was acknowledged");
             Ok(())
         };
-        waits_for_room(&server, &["--semi-sync"], plain, same_logs)?;
+        check_wait_for_space(&server, &["--semi-sync"], plain, same_logs)?;
         let client = client.context("no client waits")?;
         client.join().map_err(|_| anyhow!("the client panicked"))?.map(drop)
     })?;
@@ -804,10 +811,10 @@ fn full_disks_are_waited_for() -> Result<()> {
     write_keyring(&keyring)?;
     let encrypt = ["--encrypt", "--keyring", text(&keyring)?];
     let nothing = |_: &Path| Ok(());
-    waits_for_room(&server, &encrypt, nothing, |server, directory| {
+    check_wait_for_space(&server, &encrypt, nothing, |server, directory| {
         same_logs_encrypted(server, directory, &keyring)
     })?;
-    waits_for_room(&server, &["--compress", "3"], nothing, |server, directory| {
+    check_wait_for_space(&server, &["--compress", "3"], nothing, |server, directory| {
         let logs = server.binlogs()?;
         let name = logs[1].file_name().context("a log without a name")?;
         let (found, there) = (fs::metadata(directory.join(name))?.len(), fs::metadata(&logs[1])?.len());
@@ -819,7 +826,7 @@ fn full_disks_are_waited_for() -> Result<()> {
         ensure!(!directory.join("binlog.000001").exists(), "the log is not deleted");
         Ok(())
     };
-    waits_for_room(&server, &["--keep", "1500K"], gone, |server, directory| {
+    check_wait_for_space(&server, &["--keep", "1500K"], gone, |server, directory| {
         let logs = server.binlogs()?;
         let last = logs.last().and_then(|log| log.file_name()).context("a log without a name")?;
         ensure!(fs::metadata(directory.join(last)).is_ok(), "receiving does not resume");
@@ -827,7 +834,7 @@ fn full_disks_are_waited_for() -> Result<()> {
     })
 }
 
-fn waits_for_room(
+fn check_wait_for_space(
     server: &TestServer,
     more: &[&str],
     mut meanwhile: impl FnMut(&Path) -> Result<()>,
@@ -874,11 +881,11 @@ fn waits_for_room(
     })?;
     child.kill()?;
     child.wait()?;
-    let said: Vec<String> = lines.collect::<Result<_, _>>()?;
-    let count = |part: &str| said.iter().filter(|line| line.contains(part)).count();
-    ensure!(count("receiving is paused until space is free") == 1, "{said:?}");
-    ensure!(count("disk space is free again") == 1, "{said:?}");
-    ensure!(count("retrying") == 0, "{said:?}");
+    let printed: Vec<String> = lines.collect::<Result<_, _>>()?;
+    let count = |part: &str| printed.iter().filter(|line| line.contains(part)).count();
+    ensure!(count("receiving is paused until space is free") == 1, "{printed:?}");
+    ensure!(count("disk space is free again") == 1, "{printed:?}");
+    ensure!(count("retrying") == 0, "{printed:?}");
     Ok(())
 }
 /// Counts the transactions that start in the first `size` bytes of a log; also returns the end of the last complete
@@ -902,7 +909,7 @@ fn metrics_of(line: &str) -> Result<String> {
     Ok(address.with_context(|| line.to_owned())?.to_owned())
 }
 
-/// A source with semi-synchronous replication gets the acknowledgement after the transaction is written to the
+/// A source with semi-synchronous replication receives the acknowledgement after the transaction is written to the
 /// file.
 #[test]
 fn semi_synchronous_sources_get_acknowledgements() -> Result<()> {
@@ -930,8 +937,11 @@ fn semi_synchronous_sources_get_acknowledgements() -> Result<()> {
     ensure!(status("yes_tx")?.parse::<u32>()? >= 20, "{}", status("yes_tx")?);
     ensure!(status("no_tx")? == "0" && status("status")? == "ON", "{}", status("no_tx")?);
     let ran = interrupt(child)?;
-    let said = String::from_utf8(ran.stdout)?;
-    ensure!(said.contains("\"acknowledgements\": ") && !said.contains("\"acknowledgements\": 0"), "{said}");
+    let printed = String::from_utf8(ran.stdout)?;
+    ensure!(
+        printed.contains("\"acknowledgements\": ") && !printed.contains("\"acknowledgements\": 0"),
+        "{printed}"
+    );
     same_logs(&server, directory.path())
 }
 
@@ -946,8 +956,8 @@ fn metrics_are_served() -> Result<()> {
     wait_for(|| same_logs(&server, directory.path()))?;
     let mut stream = TcpStream::connect(address)?;
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")?;
-    let mut said = String::new();
-    stream.read_to_string(&mut said)?;
+    let mut printed = String::new();
+    stream.read_to_string(&mut printed)?;
     let size = fs::metadata(directory.path().join("binlog.000002")).map_or(0, |found| found.len());
     for expected in [
         "bintide_receive_connected 1\n".to_owned(),
@@ -955,7 +965,7 @@ fn metrics_are_served() -> Result<()> {
         "bintide_receive_disk_full 0\n".to_owned(),
         format!("bintide_receive_position_bytes {size}\n"),
     ] {
-        ensure!(size == 0 || said.contains(&expected), "{expected}: {said}");
+        ensure!(size == 0 || printed.contains(&expected), "{expected}: {printed}");
     }
     child.kill()?;
     child.wait()?;

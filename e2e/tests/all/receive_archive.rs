@@ -165,7 +165,7 @@ fn logs_stay_while_the_object_store_does_not_answer() -> Result<()> {
     let metrics = metrics_address(&messages.next().context("the command ended")??)?;
     for written in 2..=4 {
         write_log(&server)?;
-        // Receiving goes on.
+        // Receiving continues.
         wait_for(|| {
             let logs = receiver.stored()?.len();
             ensure!(logs == written + 1, "{logs} logs are stored");
@@ -202,7 +202,7 @@ fn a_log_that_cannot_be_archived_stays_and_is_reported() -> Result<()> {
 }
 
 #[test]
-fn an_archive_needs_a_place_of_its_own() -> Result<()> {
+fn an_archive_needs_a_location_of_its_own() -> Result<()> {
     let directory = TempDir::new()?;
     let check = |arguments: &[&str], expected: &str| -> Result<()> {
         let mut command = Command::new(bintide()?);
@@ -219,7 +219,7 @@ fn an_archive_needs_a_place_of_its_own() -> Result<()> {
     Ok(())
 }
 
-/// `bintide relay --archive` archives as `receive` does, and `PURGE` spares logs that are not archived.
+/// `bintide relay --archive` archives as `receive` does, and `PURGE` deletes only archived logs.
 #[test]
 fn relays_archive_before_they_delete() -> Result<()> {
     let server = source()?;

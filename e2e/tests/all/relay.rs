@@ -160,8 +160,8 @@ fn wrong_passwords_and_unknown_accounts_are_refused() -> Result<()> {
         command.args(["--no-defaults", "--host=127.0.0.1", "--ssl-mode=REQUIRED", "-e", "SELECT 1"]);
         command.arg(format!("--port={}", relay.port)).arg(format!("--user={user}"));
         let output = command.env("MYSQL_PWD", password).output()?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success() == is_right && is_right != said.contains("1045"), "{said}");
+        let printed = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success() == is_right && is_right != printed.contains("1045"), "{printed}");
     }
     Ok(())
 }
@@ -184,8 +184,8 @@ fn login(port: u16, password: &str, option: &str) -> Result<Option<String>> {
     let mut command = PackageHome::find(TestPackage::Mysql)?.command("mysql")?;
     command.args(["--no-defaults", "--host=127.0.0.1", "--user=repl", "-e", "SELECT 1", option]);
     let output = command.arg(format!("--port={port}")).env("MYSQL_PWD", password).output()?;
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    Ok((!output.status.success()).then_some(said))
+    let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+    Ok((!output.status.success()).then_some(printed))
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn accounts_are_read_again_after_sighup() -> Result<()> {
     kill(Pid::from_raw(i32::try_from(id)?), Signal::SIGHUP)?;
     wait_until("the new password", || Ok(login(relay.port, "after", tls)?.is_none()))?;
     let refused = login(relay.port, "before", tls)?;
-    ensure!(refused.as_ref().is_some_and(|said| said.contains("1045")), "{refused:?}");
+    ensure!(refused.as_ref().is_some_and(|printed| printed.contains("1045")), "{refused:?}");
     Ok(())
 }
 
@@ -384,7 +384,7 @@ fn serve_in_frame(mut stream: TcpStream, page: &str, http: u16) -> Result<()> {
     Ok(())
 }
 
-/// mysqlbinlog 8.0 gets the logs as they are. Those of MySQL 5.6 and MariaDB refuse a source with the version 8.0.33.
+/// mysqlbinlog 8.0 receives the logs unchanged. Those of MySQL 5.6 and MariaDB refuse a source with the version 8.0.33.
 #[test]
 fn mysqlbinlog_8_0_copies_the_logs_over_tls() -> Result<()> {
     let source = source(TestPackage::Mysql8_0)?;
@@ -414,15 +414,15 @@ fn relays_without_accounts_listen_on_loopback_only() -> Result<()> {
     let mut command = Command::new(bintide()?);
     command.env_clear().arg("relay").arg(index_of(&source)?).arg("--listen=0.0.0.0:0");
     let without_state = command.output()?;
-    let said = String::from_utf8_lossy(&without_state.stderr).into_owned();
-    ensure!(without_state.status.code() == Some(2) && said.contains("--state"), "{said}");
+    let printed = String::from_utf8_lossy(&without_state.stderr).into_owned();
+    ensure!(without_state.status.code() == Some(2) && printed.contains("--state"), "{printed}");
     let ran = command.arg("--state").arg(state.path()).output()?;
-    let said = String::from_utf8_lossy(&ran.stderr).into_owned();
-    ensure!(ran.status.code() == Some(2) && said.contains("without accounts"), "{said}");
+    let printed = String::from_utf8_lossy(&ran.stderr).into_owned();
+    ensure!(ran.status.code() == Some(2) && printed.contains("without accounts"), "{printed}");
     Ok(())
 }
 
-/// `bintide receive` gets the source's logs byte for byte from a relay.
+/// `bintide receive` copies the source's logs byte for byte from a relay.
 #[test]
 fn receive_copies_the_logs_from_a_relay() -> Result<()> {
     let source = source(TestPackage::Mysql)?;
@@ -501,7 +501,7 @@ fn mariadb_11_8_follows_by_gtid() -> Result<()> {
     mariadb_follows_mariadb_by_gtid(TestPackage::MariaDb11_8)
 }
 
-/// Memory of idle clients stays below the limit.
+/// The memory of idle clients is below the limit.
 #[test]
 fn idle_clients_take_little_memory() -> Result<()> {
     const CLIENTS: u64 = 200;
@@ -656,16 +656,16 @@ fn receive_options_need_a_source() -> Result<()> {
         "--semi-sync --wait-for-replicas=1",
     ] {
         let output = run(&options.split(' ').collect::<Vec<_>>())?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.code() == Some(2) && said.contains("give --from"), "{options}: {said}");
+        let printed = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.code() == Some(2) && printed.contains("give --from"), "{options}: {printed}");
     }
     let output = run(&[])?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(said.contains("missing.toml does not exist"), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    ensure!(printed.contains("missing.toml does not exist"), "{printed}");
     // The server of --definitions-from has the account of --user.
     let output = run(&["--definitions-from=mysql://127.0.0.1/", "--user=repl"])?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(said.contains("missing.toml does not exist"), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    ensure!(printed.contains("missing.toml does not exist"), "{printed}");
     Ok(())
 }
 
@@ -808,15 +808,18 @@ fn check_status(relay: &RelayProcess) -> Result<()> {
     let lags = document["relays"][0]["clients"].as_array().context("no clients")?.iter();
     let lags: Vec<u64> = lags.filter_map(|client| client["lag_transactions"].as_u64()).collect();
     ensure!(lags == [0, 0], "{document}");
-    // A relay that cannot be read does not hide the others.
+    // After a relay that cannot be queried, the status of the others is printed.
     let unreachable = format!("mysql://root@127.0.0.1:{}/", free_port()?);
     let mut command = Command::new(bintide()?);
     let output = command.env_clear().args(["relay", "status", &unreachable, &address, "--json"]).output()?;
     let document: serde_json::Value = serde_json::from_slice(&output.stdout)?;
     let relays = document["relays"].as_array().context("no relays")?;
-    let said = String::from_utf8_lossy(&output.stderr);
+    let printed = String::from_utf8_lossy(&output.stderr);
     ensure!(relays.len() == 1 && output.status.code() == Some(1), "{document}");
-    ensure!(said.lines().count() == 1 && said.contains("could not read the relay's status"), "{said}");
+    ensure!(
+        printed.lines().count() == 1 && printed.contains("could not read the relay's status"),
+        "{printed}"
+    );
     Ok(())
 }
 

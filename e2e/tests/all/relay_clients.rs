@@ -279,8 +279,8 @@ fn clients_with_certificates() -> Result<()> {
         command.args(["--no-defaults", "--host=127.0.0.1", "--user=repl", "--ssl-mode=REQUIRED"]).args(more);
         command.args(["-e", "SELECT 1"]).arg(format!("--port={}", relay.port)).env("MYSQL_PWD", "secret");
         let output = command.output()?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success() == is_right && is_right != said.contains("1045"), "{said}");
+        let printed = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success() == is_right && is_right != printed.contains("1045"), "{printed}");
     }
     let replica = replica(TestPackage::Mysql)?;
     replica.sql(&format!(

@@ -59,10 +59,15 @@ impl ReceivingRelay {
     }
 
     /// Loses the end of the logs, and starts again, while the source does not answer. `replicas` have all transactions,
-    /// and must go on with those of `more`.
-    fn lose_and_go_on(&mut self, source: &TestServer, more: &str, replicas: &[&TestServer]) -> Result<()> {
+    /// and must continue with those of `more`.
+    fn lose_end_and_restart(
+        &mut self,
+        source: &TestServer,
+        more: &str,
+        replicas: &[&TestServer],
+    ) -> Result<()> {
         replicas.iter().try_for_each(|replica| wait_for_equal(source, replica))?;
-        // It is killed.
+        // Dropping the relay kills it.
         drop(self.relay.running.take());
         lose_end(&self.logs.path().join("binlog.000001"))?;
         signal(source, Signal::SIGSTOP)?;
@@ -82,28 +87,28 @@ impl ReceivingRelay {
     }
 }
 
-fn replicas_go_on(form: &str) -> Result<()> {
+fn check_replicas_continue(form: &str) -> Result<()> {
     let source = source(TestPackage::Mysql)?;
     let mut relay = ReceivingRelay::start(&source, form)?;
     let replicas = [replica(TestPackage::Mysql)?, replica(TestPackage::Mysql)?];
     follow(&replicas[0], relay.relay.port, ReplicaStartPoint::FirstLog)?;
     follow(&replicas[1], relay.relay.port, ReplicaStartPoint::Gtids)?;
     source.sql(&work(0, "on"))?;
-    relay.lose_and_go_on(&source, &work(500, "on"), &replicas.each_ref())
+    relay.lose_end_and_restart(&source, &work(500, "on"), &replicas.each_ref())
 }
 
 #[test]
-fn replicas_ahead_of_a_relay_go_on() -> Result<()> {
-    replicas_go_on("as-is")
+fn replicas_ahead_of_a_relay_continue() -> Result<()> {
+    check_replicas_continue("as-is")
 }
 
 #[test]
-fn replicas_ahead_of_a_relay_go_on_with_plain_logs() -> Result<()> {
-    replicas_go_on("plain")
+fn replicas_ahead_of_a_relay_continue_with_plain_logs() -> Result<()> {
+    check_replicas_continue("plain")
 }
 
 #[test]
-fn mariadb_replicas_ahead_of_a_relay_go_on() -> Result<()> {
+fn mariadb_replicas_ahead_of_a_relay_continue() -> Result<()> {
     let source = Launch::mariadb().options(["--server-id=1", "--log-bin=binlog"]).start()?;
     let mut relay = ReceivingRelay::start(&source, "auto")?;
     let replicas = [replica(TestPackage::MariaDb)?, replica(TestPackage::MariaDb)?];
@@ -116,5 +121,5 @@ fn mariadb_replicas_ahead_of_a_relay_go_on() -> Result<()> {
     let insert = |id: u32| format!("insert into d.t values ({id}, 'row')");
     let rows: Vec<String> = (0..10).map(insert).collect();
     source.sql(&rows.join(";"))?;
-    relay.lose_and_go_on(&source, &insert(10), &replicas.each_ref())
+    relay.lose_end_and_restart(&source, &insert(10), &replicas.each_ref())
 }

@@ -24,7 +24,7 @@ struct DumpResult {
     error: Option<(u16, String)>,
 }
 
-fn without_places(code: u16, message: &str) -> (u16, String) {
+fn without_positions(code: u16, message: &str) -> (u16, String) {
     (code, message.split("; the first event").next().unwrap_or_default().to_owned())
 }
 
@@ -66,7 +66,7 @@ fn read_dump(mut link: ServerLink, command: &ClientCommand<'_>) -> Result<DumpRe
             Some(0) => result.events.push(packet[1..].to_vec()),
             Some(0xff) => {
                 let error = ErrPacket::decode(packet)?.to_error();
-                result.error = Some(without_places(error.code, &error.message));
+                result.error = Some(without_positions(error.code, &error.message));
                 return Ok(result);
             }
             _ => {
@@ -107,7 +107,7 @@ fn from_relay(source: &Arc<FormSource>, request: &DumpRequest, gtids: SourceGtid
     result.events = pieces.iter().map(|piece| piece.bytes.as_slice().to_vec()).collect();
     result.error = ended.err().map(|error| {
         let error = error.to_server_error();
-        without_places(error.code, &error.message)
+        without_positions(error.code, &error.message)
     });
     result
 }

@@ -59,7 +59,7 @@ fn start_group(package: TestPackage) -> Result<Vec<TestServer>> {
     Ok(members)
 }
 
-/// Returns the number of a member that is the primary, by its own opinion.
+/// Returns the index of the first member that reports itself as the primary.
 fn primary(members: &[TestServer]) -> Result<Option<usize>> {
     let is_primary = "select count(*) from performance_schema.replication_group_members \
                       where member_id = @@server_uuid and member_role = 'PRIMARY' and member_state = 'ONLINE'";

@@ -236,7 +236,7 @@ fn clients_that_read_nothing_do_not_delay_others() -> Result<()> {
 /// `KILL`, or another connection of the same replica, ends a dump whose client reads nothing. Without both, the relay
 /// waits for a minute.
 #[test]
-fn dumps_that_nobody_reads_are_ended() -> Result<()> {
+fn dumps_of_clients_that_do_not_read_are_ended() -> Result<()> {
     let (source, relay) = relay()?;
     write_large_log(&source)?;
     let _silent = [silent_replica(&relay, 100)?, silent_replica(&relay, 101)?];

@@ -165,7 +165,7 @@ fn one_line(text: &str) -> String {
     text.replace('\n', "").trim().to_owned()
 }
 
-/// The acknowledgements of a replica that gets plain logs have other positions than the source's logs; the relay
+/// The acknowledgements of a replica that receives plain logs have other positions than the source's logs; the relay
 /// converts them.
 #[test]
 fn sources_wait_for_replicas_with_plain_logs() -> Result<()> {

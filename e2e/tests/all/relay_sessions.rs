@@ -228,9 +228,9 @@ fn replicas_compress_their_connections() -> Result<()> {
     Ok(())
 }
 
-/// A clean stop tells clients that wait between two statements.
+/// A clean stop sends an error to clients that wait between two statements.
 #[test]
-fn idle_clients_are_told_of_a_stop() -> Result<()> {
+fn idle_clients_receive_an_error_at_a_stop() -> Result<()> {
     let (_source, mut relay) = relay(&[])?;
     let mut stream = TcpStream::connect(("127.0.0.1", relay.port))?;
     stream.set_read_timeout(Some(Duration::from_secs(10)))?;

@@ -1,4 +1,4 @@
-//! A relay of a log with more than 4 GiB: its clients reach what lies beyond by GTID.
+//! A relay of a log with more than 4 GiB: its clients request the later transactions by GTID.
 
 use anyhow::{Context, Result, ensure};
 use e2e::bounded::peak_of;
@@ -8,7 +8,7 @@ use e2e::sparse_log::{SparseLog, UUID};
 use tempfile::TempDir;
 use testkit::{TestPackage, TestServer};
 
-/// Maximum memory of the relay in KiB. The log has five events of 1 GiB, which no client gets.
+/// Maximum memory of the relay in KiB. The log has five events of 1 GiB, which no client receives.
 const MEMORY_MAX: u64 = 200 << 10;
 
 /// Starts a replica that has the transactions before the fourth.
@@ -22,7 +22,7 @@ fn replica_with_three(package: TestPackage) -> Result<TestServer> {
 }
 
 #[test]
-fn replicas_get_what_lies_beyond_4_gib() -> Result<()> {
+fn replicas_receive_transactions_beyond_4_gib() -> Result<()> {
     let directory = TempDir::new()?;
     let log = SparseLog::write(directory.path())?;
     let relay = RelayProcess::start(directory.path(), &["--form", "as-is"])?;

@@ -16,12 +16,12 @@ use tempfile::TempDir;
 use testkit::{Launch, PackageHome, TestPackage, TestServer, free_port};
 
 /// A running relay, and its state directory.
-struct AskedRelay {
+struct QueriedRelay {
     port: u16,
     process: RelayProcess,
 }
 
-impl AskedRelay {
+impl QueriedRelay {
     /// Starts a relay that serves the logs of an index or a directory.
     fn start(logs: &Path, more: &[&str]) -> Result<Self> {
         let process = RelayProcess::start(logs, more)?;
@@ -72,7 +72,7 @@ const RANDOM: &str = "random_bytes(1000), ";
 fn events_are_shown_as_the_source_shows_them() -> Result<()> {
     let source = source(TestPackage::Mysql)?;
     work(&source)?;
-    let relay = AskedRelay::of(&source, &["--form", "as-is"])?;
+    let relay = QueriedRelay::of(&source, &["--form", "as-is"])?;
     let events = ask(source.port(), "SHOW BINLOG EVENTS IN 'binlog.000002'", &[])?;
     let payload = events.lines().find(|line| line.contains("Transaction_payload")).context("no payload")?;
     let at: u64 = payload.split('\t').nth(1).context("no Pos")?.parse()?;
@@ -111,11 +111,11 @@ fn events_are_shown_as_the_source_shows_them() -> Result<()> {
 
 /// Events of a rendered form are shown at the positions of its clients.
 #[test]
-fn events_of_a_form_equal_those_that_its_clients_get() -> Result<()> {
+fn events_of_a_form_equal_those_that_its_clients_receive() -> Result<()> {
     let source = source(TestPackage::Mysql)?;
     work(&source)?;
     for form in ["plain", "compressed"] {
-        let relay = AskedRelay::of(&source, &["--form", form])?;
+        let relay = QueriedRelay::of(&source, &["--form", form])?;
         let directory = TempDir::new()?;
         let mut command = Command::new(bintide()?);
         command.env_clear().arg("receive").arg(directory.path()).arg("--stop-at-end");
@@ -142,7 +142,7 @@ fn long_listings_take_little_memory() -> Result<()> {
         ["--binlog-row-event-max-size=256", "--binlog-transaction-compression=ON", "--log-bin=binlog"];
     large::record(&options, "binlog", directory.path())?;
     fs::rename(directory.path().join("binlog.binlog"), directory.path().join("binlog.000001"))?;
-    let relay = AskedRelay::start(directory.path(), &["--form-cache=1M"])?;
+    let relay = QueriedRelay::start(directory.path(), &["--form-cache=1M"])?;
     let id = relay.process.running.as_ref().context("it runs")?.id();
     let peak_kib = || bounded::peak_of(id).context("it runs");
     relay.ask("SHOW BINLOG EVENTS LIMIT 10")?;
@@ -175,7 +175,7 @@ fn plain_positions_are_those_of_every_relay() -> Result<()> {
         receiving(&source, directories[1].path(), &["--form=plain", "--compress=19"])?,
     ];
     let stored =
-        |relay: &AskedRelay| relay.ask("SELECT stored_size FROM bintide.logs WHERE name = 'binlog.000002'");
+        |relay: &QueriedRelay| relay.ask("SELECT stored_size FROM bintide.logs WHERE name = 'binlog.000002'");
     let newest = ask(source.port(), "SHOW BINARY LOG STATUS", &[])?;
     for relay in &relays {
         wait_until("all logs", || Ok(relay.ask("SHOW BINARY LOG STATUS")? == newest))?;
@@ -195,7 +195,7 @@ fn plain_positions_are_those_of_every_relay() -> Result<()> {
 #[test]
 fn packets_have_a_limit() -> Result<()> {
     let source = source(TestPackage::Mysql)?;
-    let relay = AskedRelay::of(&source, &[])?;
+    let relay = QueriedRelay::of(&source, &[])?;
     let limit: u64 =
         ask(relay.port, "SELECT @@max_allowed_packet", &["--skip-column-names"])?.trim().parse()?;
     source.sql(&format!("set global max_allowed_packet = {limit}"))?;
@@ -206,9 +206,9 @@ fn packets_have_a_limit() -> Result<()> {
         let mut asking = client.spawn()?;
         let statement = format!("SELECT '{}';", "x".repeat(usize::try_from(limit)?));
         asking.stdin.take().context("piped")?.write_all(statement.as_bytes())?;
-        let said = String::from_utf8_lossy(&asking.wait_with_output()?.stderr).into_owned();
+        let printed = String::from_utf8_lossy(&asking.wait_with_output()?.stderr).into_owned();
         let expected = "ERROR 1153 (08S01) at line 1: Got a packet bigger than 'max_allowed_packet' bytes";
-        ensure!(said.trim() == expected, "{port}: {said}");
+        ensure!(printed.trim() == expected, "{port}: {printed}");
     }
     ensure!(relay.ask("SELECT 1")? == "1\n1\n");
     Ok(())
@@ -224,7 +224,7 @@ const STATS: &str = "performance_schema.binary_log_transaction_compression_stats
 const STAGES: &str = "performance_schema.events_stages_summary_global_by_event_name";
 
 /// Reads all logs of a relay from this one on, once, with mysqlbinlog.
-fn read_from(relay: &AskedRelay, log: &str) -> Result<()> {
+fn read_from(relay: &QueriedRelay, log: &str) -> Result<()> {
     let directory = TempDir::new()?;
     let mut command = PackageHome::find(TestPackage::Mysql)?.command("mysqlbinlog")?;
     command.args(["--no-defaults", "-R", "--raw", "--to-last-log", "--host=127.0.0.1", "--user=root"]);
@@ -243,7 +243,7 @@ fn sent_transactions_count_as_the_source_counts_them() -> Result<()> {
     let first = source.binlogs()?.len();
     ensure!(first == 1, "{first} logs");
     work(&source)?;
-    let relay = AskedRelay::of(&source, &["--form", "as-is"])?;
+    let relay = QueriedRelay::of(&source, &["--form", "as-is"])?;
     let select = format!("SELECT * FROM {STATS}");
     ensure!(relay.ask(&select)?.is_empty(), "{}", relay.ask(&select)?);
     read_from(&relay, "binlog.000002")?;
@@ -282,10 +282,10 @@ fn sent_transactions_count_as_the_source_counts_them() -> Result<()> {
 fn stages_count_decompressed_transactions() -> Result<()> {
     let source = source(TestPackage::Mysql)?;
     work(&source)?;
-    let relay = AskedRelay::of(&source, &["--form", "plain"])?;
+    let relay = QueriedRelay::of(&source, &["--form", "plain"])?;
     let counts =
         format!("SELECT COUNT_STAR FROM {STAGES} WHERE EVENT_NAME LIKE '%ecompressing transaction%'");
-    let count = |relay: &AskedRelay| -> Result<u64> {
+    let count = |relay: &QueriedRelay| -> Result<u64> {
         Ok(ask(relay.port, &counts, &["--skip-column-names"])?.trim().parse()?)
     };
     ensure!(count(&relay)? == 0);
@@ -305,7 +305,7 @@ fn stages_count_decompressed_transactions() -> Result<()> {
 fn documented_statements_run_unchanged() -> Result<()> {
     let source = source(TestPackage::Mysql)?;
     work(&source)?;
-    let relay = AskedRelay::of(&source, &[])?;
+    let relay = QueriedRelay::of(&source, &[])?;
     read_from(&relay, "binlog.000001")?;
     let variables = relay.ask("SHOW GLOBAL VARIABLES LIKE '%binlog%compression%'")?;
     ensure!(variables == ask(source.port(), "SHOW GLOBAL VARIABLES LIKE '%binlog%compression%'", &[])?);
@@ -343,7 +343,7 @@ fn documented_statements_run_unchanged() -> Result<()> {
 fn kill_ends_the_dump_of_a_replica() -> Result<()> {
     let source = source(TestPackage::Mysql)?;
     work(&source)?;
-    let relay = AskedRelay::of(&source, &[])?;
+    let relay = QueriedRelay::of(&source, &[])?;
     let replica = Launch::mysql().options(["--server-id=2", "--skip-replica-start"]).start()?;
     replica.sql(&format!(
         "change replication source to source_host = '127.0.0.1', source_port = {}, source_user = 'repl', \
@@ -372,13 +372,13 @@ fn kill_ends_the_dump_of_a_replica() -> Result<()> {
 }
 
 /// Starts a relay that receives from a source into a directory.
-fn receiving(source: &TestServer, directory: &Path, more: &[&str]) -> Result<AskedRelay> {
+fn receiving(source: &TestServer, directory: &Path, more: &[&str]) -> Result<QueriedRelay> {
     let from = format!("--from=mysql://root@127.0.0.1:{}/", source.port());
-    AskedRelay::start(&directory.join("logs"), &[&[from.as_str()], more].concat())
+    QueriedRelay::start(&directory.join("logs"), &[&[from.as_str()], more].concat())
 }
 
 /// Returns the columns of a statement's only row, with their names from the first line.
-fn row_of(relay: &AskedRelay, statement: &str) -> Result<Vec<(String, String)>> {
+fn row_of(relay: &QueriedRelay, statement: &str) -> Result<Vec<(String, String)>> {
     let shown = relay.ask(statement)?;
     let mut lines = shown.lines().map(|line| line.split('\t').map(str::to_owned));
     let (names, values) =
@@ -454,11 +454,11 @@ fn stored_logs_are_served_while_the_source_fails() -> Result<()> {
     let secret = format!("--password-file={}", secret.display());
     let start = |port: u16| {
         let from = format!("--from=mysql://r@127.0.0.1:{port}/");
-        AskedRelay::start(&logs, &[&from, &secret, "--get-server-public-key"])
+        QueriedRelay::start(&logs, &[&from, &secret, "--get-server-public-key"])
     };
     let executed = "SELECT @@GLOBAL.gtid_executed";
     let stored = || ask(source.port(), executed, &[]);
-    let show = |relay: &AskedRelay, name: &str| value_of(&row_of(relay, "SHOW REPLICA STATUS")?, name);
+    let show = |relay: &QueriedRelay, name: &str| value_of(&row_of(relay, "SHOW REPLICA STATUS")?, name);
     let relay = start(source.port())?;
     wait_until("all transactions", || Ok(relay.ask(executed)? == stored()?))?;
     drop(relay);
@@ -497,7 +497,7 @@ fn a_missing_log_does_not_hide_the_others() -> Result<()> {
     let executed = "SELECT @@GLOBAL.gtid_executed";
     wait_until("all transactions", || Ok(relay.ask(executed)? == ask(source.port(), executed, &[])?))?;
     let sizes = "SELECT name, form, size FROM bintide.log_sizes";
-    // The mysql client gets the form plain.
+    // The mysql client receives the form plain.
     ensure!(relay.ask("SHOW BINARY LOGS")?.contains("binlog.000002"));
     fs::remove_file(directory.path().join("logs/binlog.000002"))?;
     let shown = relay.ask("SHOW BINARY LOGS")?;
@@ -515,7 +515,7 @@ fn receive_copies_the_logs_of_a_relay_byte_for_byte() -> Result<()> {
     let source = source(TestPackage::Mysql)?;
     work(&source)?;
     source.sql("flush binary logs")?;
-    let relay = AskedRelay::of(&source, &[])?;
+    let relay = QueriedRelay::of(&source, &[])?;
     let directory = TempDir::new()?;
     let from = format!("--from=mysql://root@127.0.0.1:{}/", relay.port);
     let mut command = Command::new(bintide()?);
@@ -557,7 +557,7 @@ fn the_upstream_of_mariadb_is_shown() -> Result<()> {
 }
 
 /// Compares the errors of `CHANGE REPLICATION SOURCE TO` with those of a replica, while both run, and stopped.
-fn compare_change_errors(relay: &AskedRelay, replica: &TestServer) -> Result<()> {
+fn compare_change_errors(relay: &QueriedRelay, replica: &TestServer) -> Result<()> {
     for state in ["START", "STOP"] {
         for asked in [relay.port, replica.port()] {
             ask(asked, &format!("{state} REPLICA"), &[])?;
@@ -640,7 +640,7 @@ fn the_source_is_changed_by_sql() -> Result<()> {
     relay.ask("START REPLICA")?;
     second.sql("insert into d.t values (3)")?;
     wait_until("the last transaction", || has_all(&second))?;
-    // Replicas of the relay go on.
+    // Replicas of the relay continue.
     follow(&other, relay.port, ReplicaStartPoint::Gtids)?;
     wait_for_equal(&second, &other)
 }
@@ -743,7 +743,7 @@ fn logs_that_a_client_reads_are_not_deleted() -> Result<()> {
 fn compression_is_set_by_sql() -> Result<()> {
     let source = source(TestPackage::Mysql)?;
     work(&source)?;
-    let relay = AskedRelay::of(&source, &[])?;
+    let relay = QueriedRelay::of(&source, &[])?;
     let on = "SET GLOBAL binlog_transaction_compression = ON, GLOBAL binlog_transaction_compression_level_zstd = 9";
     ensure!(relay.ask(on)?.is_empty(), "{}", relay.ask(on)?);
     read_from(&relay, "binlog.000001")?;
@@ -804,7 +804,7 @@ fn compression_of_stored_logs_is_set_by_sql() -> Result<()> {
     ensure!(is_equal(1)? && !is_equal(2)? && is_equal(3)? && is_equal(4)?, "another log was compressed");
     // The source's transactions are complete in both forms.
     for form in ["as-is", "plain"] {
-        let other = AskedRelay::start(&directory.path().join("logs"), &["--form", form])?;
+        let other = QueriedRelay::start(&directory.path().join("logs"), &["--form", form])?;
         let executed = "SELECT @@GLOBAL.gtid_executed";
         ensure!(other.ask(executed)? == ask(source.port(), executed, &[])?, "{form}");
     }

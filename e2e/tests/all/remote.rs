@@ -270,8 +270,11 @@ fn mariadb_is_refused() -> Result<()> {
     let mut command = Command::new(bintide()?);
     command.env_clear().args(["dump", "-R", "-h", "127.0.0.1", "-u", "root", "-P"]);
     let ran = command.arg(server.port().to_string()).arg("binlog.000001").output()?;
-    let said = String::from_utf8_lossy(&ran.stderr);
-    ensure!(ran.status.code() == Some(1) && said.contains("unrecognized MySQL version '10.11"), "{said}");
+    let messages = String::from_utf8_lossy(&ran.stderr);
+    ensure!(
+        ran.status.code() == Some(1) && messages.contains("unrecognized MySQL version '10.11"),
+        "{messages}"
+    );
     Ok(())
 }
 
@@ -340,13 +343,13 @@ fn pass(mut client: TcpStream, server: u16, from: &[u8], to: &[u8]) -> std::io::
     let mut bytes = vec![0; 1 << 16];
     loop {
         let count = server.read(&mut bytes)?;
-        let said = &mut bytes[..count];
+        let chunk = &mut bytes[..count];
         for at in 0..(count + 1).saturating_sub(from.len()) {
-            if said[at..].starts_with(from) {
-                said[at..at + to.len()].copy_from_slice(to);
+            if chunk[at..].starts_with(from) {
+                chunk[at..at + to.len()].copy_from_slice(to);
             }
         }
-        client.write_all(said)?;
+        client.write_all(chunk)?;
         if count == 0 {
             return client.shutdown(Shutdown::Write);
         }

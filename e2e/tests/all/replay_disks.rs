@@ -38,11 +38,11 @@ fn replays_resume_after_the_target_has_free_space() -> Result<()> {
         let mut target = Launch::mysql().options(options).start()?;
         for _ in 0..2 {
             let output = replay(&source, &target, order)?;
-            let said = String::from_utf8_lossy(&output.stderr);
-            ensure!(!output.status.success() && said.contains("is full"), "{order}: {said}");
+            let printed = String::from_utf8_lossy(&output.stderr);
+            ensure!(!output.status.success() && printed.contains("is full"), "{order}: {printed}");
             ensure!(
-                said.contains("to resume, correct this on the target and run the same command again"),
-                "{order}: {said}"
+                printed.contains("to resume, correct this on the target and run the same command again"),
+                "{order}: {printed}"
             );
         }
         target.stop()?;
@@ -62,8 +62,8 @@ fn full_disks_of_temporary_files_are_reported() -> Result<()> {
     let mut limited = Command::new("/bin/sh");
     limited.env_clear().args(["-c", "ulimit -f 2000 && trap '' XFSZ && exec \"$0\" \"$@\""]).arg(bintide()?);
     let output = arguments(&mut limited, &source, &target, "grouped")?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(!output.status.success() && said.contains("temporary file"), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    ensure!(!output.status.success() && printed.contains("temporary file"), "{printed}");
     ensure!(target.sql("select count(*) from d.u")?.trim() == "0", "a part of the transaction was applied");
     let output = replay(&source, &target, "grouped")?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -53,12 +53,12 @@ fn network_failures_lose_and_repeat_nothing() -> Result<()> {
             let at = random.below(bytes * 2 / CUTS) as u64;
             proxy.cut_after(at, *random.pick(&[CutMode::Close, CutMode::Reset]));
             let output = replay(&source, &proxy, mode)?;
-            let said = String::from_utf8_lossy(&output.stderr);
+            let printed = String::from_utf8_lossy(&output.stderr);
             // A replay that ended before the cut was not affected.
-            ensure!(output.status.success() != proxy.is_cut(), "{mode:?}, cut after {at}: {said}");
+            ensure!(output.status.success() != proxy.is_cut(), "{mode:?}, cut after {at}: {printed}");
             ensure!(
-                output.status.success() || said.contains("no connection to the server"),
-                "{mode:?}, cut after {at}: {said}"
+                output.status.success() || printed.contains("no connection to the server"),
+                "{mode:?}, cut after {at}: {printed}"
             );
             proxy.mend();
         }
@@ -83,8 +83,11 @@ fn silent_networks_are_noticed_and_the_next_replay_takes_over() -> Result<()> {
     {
         proxy.cut_after(silent_after as u64, CutMode::Silence);
         let output = replay_for(&source, &proxy, STRICT, "?timeout=3")?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        ensure!(!output.status.success() && said.contains(expected), "silent after {silent_after}: {said}");
+        let printed = String::from_utf8_lossy(&output.stderr);
+        ensure!(
+            !output.status.success() && printed.contains(expected),
+            "silent after {silent_after}: {printed}"
+        );
         proxy.mend();
     }
     // The server still holds the locks of the lost connection.

@@ -226,11 +226,11 @@ fn hidden_columns_of_functional_indexes_are_skipped() -> Result<()> {
         |table: &str| copy.query_row(&format!("select sum(a) from \"d.{table}\""), [], |row| row.get(0));
     let (f, g): (i64, i64) = (sum("f")?, sum("g")?);
     ensure!((f, g) == (11, 1), "{f} {g}");
-    hidden_columns_of_tables_that_are_there(&source, &target)
+    check_hidden_columns_of_existing_tables(&source, &target)
 }
 
 /// Replays a log from a point after the definitions of its tables, which the target already has.
-fn hidden_columns_of_tables_that_are_there(source: &TestServer, target: &TestServer) -> Result<()> {
+fn check_hidden_columns_of_existing_tables(source: &TestServer, target: &TestServer) -> Result<()> {
     let definitions = "create database d; use d; create table f (id int primary key, a int, key ((a * 2)));
         create table g (a int, b varchar(10), key ((a * 2), b, (a + 3)));";
     let (logs, later) =

@@ -1,5 +1,5 @@
-//! Several workers in parallel: equal tables in every order and mode, and readers see only states that the source
-//! had.
+//! Several workers in parallel: equal tables in every order and mode, and readers of the target find only states
+//! that the source had.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -62,10 +62,10 @@ fn random_sql_ends_equal() -> Result<()> {
         let as_drawn = |line: &str| Some(line.to_owned());
         let source = workload::record_some_on(seed, &name, directory.path(), more, as_drawn)?;
         let target = target("--skip-log-bin")?;
-        let way = || format!("seed {seed}, {order:?} by {mode:?}");
-        replay_to(&source.binlogs()?, target.socket(), &small(order, mode)).with_context(way)?;
+        let run_name = || format!("seed {seed}, {order:?} by {mode:?}");
+        replay_to(&source.binlogs()?, target.socket(), &small(order, mode)).with_context(run_name)?;
         let (ours, theirs) = (checksums(&target)?, checksums(&source)?);
-        ensure!(ours == theirs, "{}: the target has {ours:?}, the source {theirs:?}", way());
+        ensure!(ours == theirs, "{}: the target has {ours:?}, the source {theirs:?}", run_name());
     }
     Ok(())
 }

@@ -82,7 +82,7 @@ fn targets_with_replicas_need_a_choice() -> Result<()> {
 }
 
 #[test]
-fn targets_without_replicas_are_told_of_their_log() -> Result<()> {
+fn targets_without_replicas_cause_a_warning() -> Result<()> {
     for package in [TestPackage::Mysql, TestPackage::Mysql5_7, TestPackage::MariaDb] {
         let source = Launch::of(package).option("--log-bin=binlog").option("--server-id=1").start()?;
         source.sql("create database d; create table d.t (a int primary key); insert into d.t values (1)")?;

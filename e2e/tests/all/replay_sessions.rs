@@ -251,7 +251,7 @@ fn sqlite_columns_removed_from_the_primary_key_accept_null() -> Result<()> {
     let copy = Connection::open(file)?;
     let closed = "select group_concat(name) from pragma_table_info(?1) where \"notnull\"";
     let closed = |table: &str| copy.query_row(closed, [table], |row| row.get::<_, Option<String>>(0));
-    // A column that the key made NOT NULL stays so, unless it is defined again.
+    // A column that the key made NOT NULL remains NOT NULL, unless it is defined again.
     ensure!((closed("d.t")?, closed("d.u")?) == (None, Some("a".to_owned())), "{:?}", closed("d.t"));
     Ok(())
 }

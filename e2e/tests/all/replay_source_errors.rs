@@ -9,7 +9,7 @@ use e2e::replays::target;
 use tempfile::TempDir;
 use testkit::{Launch, TestServer};
 
-/// Statement whose event gets an error code.
+/// Statement to whose event the tests add an error code.
 const FAILED: &str = "insert into d.t values (2, 'failed')";
 
 #[test]

@@ -286,7 +286,7 @@ const DEFINITIONS: &str = "create database d; use d;
 
 fn keeps_definitions(options: &[&str]) -> Result<()> {
     let source = source(options, &[])?;
-    // SQLite does not distinguish `T` and `t`, so the later table gets another name.
+    // SQLite does not distinguish `T` and `t`, so the later table is created under another name.
     source
         .sql(&DEFINITIONS.replace("create table T (x int);", "").replace("insert into T values (1);", ""))?;
     source.sql("flush binary logs")?;

@@ -59,10 +59,10 @@ fn source() -> Result<TestServer> {
 /// Checks that the connection is refused with this message before anything is applied.
 fn refused(source: &TestServer, target: &TestServer, options: &str, expected: &str) -> Result<()> {
     let output = replay(source, &format!("mysql://root@127.0.0.1:{}/{options}", target.port()), &[])?;
-    let said = String::from_utf8_lossy(&output.stderr);
+    let printed = String::from_utf8_lossy(&output.stderr);
     ensure!(
-        output.status.code() == Some(2) && said.contains(expected),
-        "{options}: expected {expected}: {said}"
+        output.status.code() == Some(2) && printed.contains(expected),
+        "{options}: expected {expected}: {printed}"
     );
     ensure!(target.sql("show databases like 'd'")?.is_empty(), "{options}: something was applied");
     Ok(())
@@ -99,8 +99,8 @@ fn the_ssl_mode_selects_the_verification() -> Result<()> {
         fs::write(&file, format!("[client]\nssl-ca={}\nssl-mode={mode}\nuser=root\n", ca.display()))?;
         let to = format!("mysql://localhost:{}/", target.port());
         let output = replay(&source, &to, &["--defaults-file", &file.display().to_string()])?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success() == is_right, "{mode}: {said}");
+        let printed = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success() == is_right, "{mode}: {printed}");
     }
     Ok(())
 }
@@ -118,8 +118,8 @@ fn certificates_of_other_hosts_and_expired_ones_are_refused() -> Result<()> {
     let from = format!("mysql://root@127.0.0.1:{}/{verified}", expired.port());
     command.env_clear().arg("receive").arg(directory.path().join("store")).args(["--from", &from]);
     let ran = command.output()?;
-    let said = String::from_utf8_lossy(&ran.stderr);
-    ensure!(ran.status.code() == Some(2) && said.contains("certificate has expired"), "{said}");
+    let printed = String::from_utf8_lossy(&ran.stderr);
+    ensure!(ran.status.code() == Some(2) && printed.contains("certificate has expired"), "{printed}");
     let without = Launch::mysql().options(["--server-id=2", "--tls-version="]).start()?;
     refused(&source, &without, "?tls=required", "does not offer TLS")
 }
@@ -153,8 +153,11 @@ fn a_refused_certificate_of_the_source_is_the_only_message() -> Result<()> {
     for _ in 0..5 {
         let verified = format!("{plain}?ssl-mode=VERIFY_CA&ssl-ca={}", other_ca.display());
         let ran = run(verified, &[])?.wait_with_output()?;
-        let said = String::from_utf8_lossy(&ran.stderr);
-        ensure!(ran.status.code() == Some(2) && said.contains("not signed by an authority in"), "{said}");
+        let printed = String::from_utf8_lossy(&ran.stderr);
+        ensure!(
+            ran.status.code() == Some(2) && printed.contains("not signed by an authority in"),
+            "{printed}"
+        );
         ensure!(ran.stdout.is_empty(), "{}", String::from_utf8_lossy(&ran.stdout));
     }
     Ok(())

@@ -160,7 +160,7 @@ fn sqlite_databases_are_compared_by_a_digest() -> Result<()> {
             &[&format!("differs  `d`.`{table}`: the server has ")],
         )?;
     }
-    // A table that the replay knows only from its rows.
+    // The logs have rows of this table, but not its definition.
     source.sql("create database k; create table k.e (id int primary key, e enum('a','b'), s set('p','q'), t tinyint unsigned)")?;
     source.sql(
         "flush binary logs; insert into k.e values (1, 'b', 'p,q', 200), (2, null, '', 0); flush binary logs",

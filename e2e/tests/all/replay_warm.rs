@@ -42,11 +42,11 @@ fn last_log(source: &TestServer) -> Result<PathBuf> {
 
 /// Returns the address of the metrics, and the rest of standard error, which must be read.
 fn address_of_metrics(child: &mut Child) -> Result<(String, BufReader<ChildStderr>)> {
-    let mut said = BufReader::new(child.stderr.take().context("standard error is not piped")?);
+    let mut printed = BufReader::new(child.stderr.take().context("standard error is not piped")?);
     let mut line = String::new();
-    while said.read_line(&mut line)? > 0 {
+    while printed.read_line(&mut line)? > 0 {
         if let Some(address) = line.trim().strip_prefix("bintide: metrics are at http://") {
-            return Ok((address.trim_end_matches("/metrics").to_owned(), said));
+            return Ok((address.trim_end_matches("/metrics").to_owned(), printed));
         }
         line.clear();
     }
@@ -55,13 +55,13 @@ fn address_of_metrics(child: &mut Child) -> Result<(String, BufReader<ChildStder
 
 /// Checks the exit code; returns the report.
 fn outcome(mut child: Child, code: i32) -> Result<Value> {
-    let (mut out, mut said) = (String::new(), String::new());
+    let (mut out, mut printed) = (String::new(), String::new());
     child.stdout.take().context("standard output is not piped")?.read_to_string(&mut out)?;
     if let Some(mut stderr) = child.stderr.take() {
-        stderr.read_to_string(&mut said)?;
+        stderr.read_to_string(&mut printed)?;
     }
     let status = child.wait()?;
-    ensure!(status.code() == Some(code), "{status:?}: {said}");
+    ensure!(status.code() == Some(code), "{status:?}: {printed}");
     Ok(serde_json::from_str(&out)?)
 }
 
@@ -144,7 +144,7 @@ fn warming_stops_without_a_gain_while_the_replay_continues() -> Result<()> {
     let directory = source.datadir();
     let mut child = begin(&[directory], &target, &["--follow", "--warm", "--json"])?;
     let mut stderr = BufReader::new(child.stderr.take().context("standard error is not piped")?);
-    let said = std::thread::spawn(move || {
+    let printed = std::thread::spawn(move || {
         let mut line = String::new();
         while !line.contains("has stopped: no gain") {
             line.clear();
@@ -155,11 +155,11 @@ fn warming_stops_without_a_gain_while_the_replay_continues() -> Result<()> {
         Ok::<_, std::io::Error>(Some((line, stderr)))
     });
     let deadline = Instant::now() + Duration::from_secs(180);
-    while !said.is_finished() {
+    while !printed.is_finished() {
         ensure!(Instant::now() < deadline, "warming has not stopped in time");
         source.sql(&"update d.t set n = n + 1 where id <= 40;".repeat(100))?;
     }
-    let found = said.join().map_err(|_| anyhow::anyhow!("the reader panicked"))??;
+    let found = printed.join().map_err(|_| anyhow::anyhow!("the reader panicked"))??;
     ensure!(found.is_some(), "the command ended without a message");
     wait_until("all transactions of the source", || {
         let rows = "select sum(n) from d.t";

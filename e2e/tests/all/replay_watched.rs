@@ -36,7 +36,7 @@ fn ended(child: Child) -> Result<Ran> {
 }
 
 /// Locks a row of the target in another session, without a commit: an insert of the same row waits.
-fn in_the_way(target: &TestServer, id: u32) -> Result<SqlConnection> {
+fn lock_row(target: &TestServer, id: u32) -> Result<SqlConnection> {
     let mut connection = SqlConnection::open(&ServerAddress::parse(&address("root", target))?)?;
     connection.run(&format!("begin; insert into d.t values ({id}, -1)"))?;
     Ok(connection)
@@ -56,7 +56,7 @@ fn the_first_sigint_ends_a_replay_in_order_and_the_second_at_once() -> Result<()
     let logs: Vec<PathBuf> = source.binlogs()?;
     let target = target("--skip-log-bin")?;
     ensure!(replay(&logs[..1], &target, &[])?.code == Some(0));
-    let mut holder = in_the_way(&target, 30)?;
+    let mut holder = lock_row(&target, 30)?;
     for workers in ["1", "4"] {
         // The first: commits in progress finish, and waiting transactions are rolled back.
         let strict = ["--commit-order", "strict", "--workers", workers, "--quiet"];
@@ -94,7 +94,7 @@ fn has_caught_up(source: &TestServer, target: &TestServer) -> Result<bool> {
     Ok(there.trim() == "1" && target.sql(count)? == source.sql(count)?)
 }
 
-fn ends_when_told(child: Child) -> Result<Ran> {
+fn end_by_interrupt(child: Child) -> Result<Ran> {
     signal(&child, Signal::SIGINT)?;
     let ran = ended(child)?;
     ensure!(ran.code == Some(130) && ran.stdout.contains("interrupted"), "{ran:?}");
@@ -125,7 +125,7 @@ fn logs_are_followed_through_rotations_and_purges() -> Result<()> {
         }
     }
     wait_until("the end", || has_caught_up(&source, &target))?;
-    let ran = ends_when_told(child)?;
+    let ran = end_by_interrupt(child)?;
     ensure!(ran.stderr.is_empty(), "{ran:?}");
     ends_equal(&source, &target)?;
     // A log that is purged before it is applied is reported as a gap.
@@ -160,7 +160,7 @@ fn incomplete_transactions_are_waited_for() -> Result<()> {
         file.write_all(piece)?;
     }
     wait_until("the last transaction", || Ok(target.sql("show tables from d")?.contains('u')))?;
-    ends_when_told(child)?;
+    end_by_interrupt(child)?;
     ends_equal(&source, &target)
 }
 
@@ -187,7 +187,7 @@ fn relay_logs_are_followed() -> Result<()> {
         }
     }
     wait_until("the end", || has_caught_up(&source, &target))?;
-    ends_when_told(child)?;
+    end_by_interrupt(child)?;
     ends_equal(&source, &target)
 }
 
@@ -264,7 +264,7 @@ fn transactions_received_in_parts_are_applied_once() -> Result<()> {
                 replica.sql("show replica status")?
             );
         }
-        ends_when_told(child).with_context(|| format!("{mode} {auto_position}"))?;
+        end_by_interrupt(child).with_context(|| format!("{mode} {auto_position}"))?;
         ends_equal(&source, &target)?;
         let logs = relay_logs(&replica)?;
         let split = logs.iter().map(|log| ends_within(log)).collect::<Result<Vec<_>>>()?;
@@ -300,7 +300,7 @@ fn applied_logs_are_not_read_again() -> Result<()> {
         let follow = || -> Result<()> {
             let child = begin(&index, &target, &["--follow"])?;
             wait_until("the end", || has_caught_up(&source, &target))?;
-            ends_when_told(child)?;
+            end_by_interrupt(child)?;
             Ok(())
         };
         follow()?;
@@ -328,11 +328,13 @@ fn metrics_show_the_progress_of_a_running_replay() -> Result<()> {
     let written = file.display().to_string();
     let options = ["--follow", "--metrics", "127.0.0.1:0", "--metrics-file", &written, "--workers", "3"];
     let mut child = begin(&index, &target, &options)?;
-    let mut told = String::new();
+    let mut line_text = String::new();
     let mut stderr = BufReader::new(child.stderr.take().context("standard error is not piped")?);
-    stderr.read_line(&mut told)?;
-    let address =
-        told.trim().strip_prefix("bintide: metrics are at http://").context("no address of the metrics")?;
+    stderr.read_line(&mut line_text)?;
+    let address = line_text
+        .trim()
+        .strip_prefix("bintide: metrics are at http://")
+        .context("no address of the metrics")?;
     let address = address.strip_suffix("/metrics").context("no path /metrics")?;
     wait_until("the end", || {
         Ok(has_caught_up(&source, &target)? && number(&scraped(address)?, "bintide_replay_caught_up")? == 1.0)
@@ -350,7 +352,7 @@ fn metrics_show_the_progress_of_a_running_replay() -> Result<()> {
         ensure!(number(&idle, name)? == expected, "{name} is not {expected}: {idle}");
     }
     // Two of the sessions wait for a lock; the metrics are still served.
-    let mut holder = in_the_way(&target, 1000)?;
+    let mut holder = lock_row(&target, 1000)?;
     source.sql("insert into d.t values (1000, 0)")?;
     wait_until("a session that waits", || waits(&target))?;
     wait_until("the waiting transactions", || {
@@ -374,7 +376,7 @@ fn metrics_show_the_progress_of_a_running_replay() -> Result<()> {
     let log_number: f64 = status[0].rsplit('.').next().context("no number")?.parse()?;
     ensure!(number(&last, "bintide_replay_log_number")? == log_number, "{last}");
     ensure!(number(&last, "bintide_replay_position_bytes")? == status[1].parse::<f64>()?, "{last}");
-    ends_when_told(child)?;
+    end_by_interrupt(child)?;
     drop(stderr);
     // The file has the final values.
     let file = fs::read_to_string(&file)?;

@@ -235,7 +235,7 @@ fn gaps_are_reported() -> Result<()> {
     Ok(())
 }
 
-/// Without a primary key, the changes of all rows that match are listed, and a warning says so.
+/// Without a primary key, the changes of all rows that match are listed, with a warning.
 #[test]
 fn rows_without_a_key_are_listed_together() -> Result<()> {
     for metadata in ["FULL", "MINIMAL"] {

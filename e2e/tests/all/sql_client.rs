@@ -67,7 +67,7 @@ fn check_server(package: TestPackage) -> Result<()> {
     ensure!(matches!(single.run("select 1; select 2"), Err(ConnectionError::Refused { code: 1064, .. })));
     rows(&mut connection)?;
     prepared(&mut connection)?;
-    // Client and server split packets in the same way.
+    // Client and server split packets at the same sizes.
     if matches!(package, TestPackage::Mysql | TestPackage::MariaDb) {
         large(&mut connection)?;
         small_packets(&server)?;
@@ -98,8 +98,8 @@ fn login(server: &TestServer, package: TestPackage) -> Result<()> {
             ensure!(cipher.is_empty() != offers, "the cipher is {:?}", String::from_utf8_lossy(&cipher));
         }
         Err(error) if has_only_dhe => {
-            let said = error.to_string();
-            ensure!(said.contains("(8.0.1") && said.contains("--ssl-mode=DISABLED"), "{said}");
+            let message = error.to_string();
+            ensure!(message.contains("(8.0.1") && message.contains("--ssl-mode=DISABLED"), "{message}");
         }
         Err(error) => bail!("{error}"),
     }

@@ -111,7 +111,7 @@ fn compressed_and_encrypted_copies_are_equal() -> Result<()> {
 
 /// A row that was changed on the replica alone is in the before image of the source's next change.
 #[test]
-fn a_drifted_row_is_found_with_its_place() -> Result<()> {
+fn a_drifted_row_is_found_with_its_position() -> Result<()> {
     let [source, replica] = pair([&[], &[]])?;
     source.sql(
         "create database d; create table d.t (id int primary key, a int, b int); \

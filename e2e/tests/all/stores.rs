@@ -39,7 +39,7 @@ fn live(server: &mut TestServer) -> Result<()> {
     server.stop()
 }
 
-/// Follows until `over` says that writing has ended, then to the end.
+/// Follows until `over` is set, then to the end of the logs.
 fn follow(follower: &mut StoreFollower, over: &AtomicBool) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     loop {

@@ -109,32 +109,34 @@ fn plain_document(text: &str) -> String {
 }
 
 /// Compares a value of the server with Maxwell's.
-fn same(data_type: &str, server: &Value, told: &Value) -> bool {
+fn same(data_type: &str, server: &Value, recorded: &Value) -> bool {
     match data_type {
-        "float" => server.as_f64().map(|number| number as f32) == told.as_f64().map(|number| number as f32),
+        "float" => {
+            server.as_f64().map(|number| number as f32) == recorded.as_f64().map(|number| number as f32)
+        }
         "set" => {
-            let texts = told.as_array().map(|texts| texts.iter().map(text).collect::<Vec<_>>().join(","));
+            let texts = recorded.as_array().map(|texts| texts.iter().map(text).collect::<Vec<_>>().join(","));
             server.as_str() == texts.as_deref()
         }
         "json" => match server.as_str().map(|text| serde_json::from_str::<Value>(&plain_document(text))) {
-            Some(Ok(document)) => document == *told,
+            Some(Ok(document)) => document == *recorded,
             Some(Err(_)) => false,
-            None => told.is_null(),
+            None => recorded.is_null(),
         },
         // Parsing the text here may lose the last digit.
-        "decimal" | "double" => match (server.as_f64(), told.as_f64()) {
-            (Some(server), Some(told)) => (server - told).abs() <= server.abs() * 1e-15,
-            (server, told) => server == told,
+        "decimal" | "double" => match (server.as_f64(), recorded.as_f64()) {
+            (Some(server), Some(recorded)) => (server - recorded).abs() <= server.abs() * 1e-15,
+            (server, recorded) => server == recorded,
         },
-        _ if server.is_string() && data_type.contains(['g', 'p']) && text(told).contains('(') => {
-            text(server).replace(' ', "") == text(told).replace(' ', "")
+        _ if server.is_string() && data_type.contains(['g', 'p']) && text(recorded).contains('(') => {
+            text(server).replace(' ', "") == text(recorded).replace(' ', "")
         }
-        _ => server == told,
+        _ => server == recorded,
     }
 }
 
 /// Compares the rows of a table; returns the number of compared values.
-fn compare(connection: &mut SqlConnection, name: &str, told: &[Value]) -> Result<usize> {
+fn compare(connection: &mut SqlConnection, name: &str, recorded: &[Value]) -> Result<usize> {
     let (database, table) = name.split_once('.').context("a table name without a database")?;
     let columns = connection.rows(&format!(
         "SELECT column_name, data_type FROM information_schema.columns WHERE table_schema = '{database}' AND table_name = '{table}'"
@@ -150,19 +152,22 @@ fn compare(connection: &mut SqlConnection, name: &str, told: &[Value]) -> Result
     let rows =
         connection.rows(&format!("SELECT JSON_OBJECT({}) FROM `{database}`.`{table}`", parts.join(", ")))?;
     ensure!(
-        rows.len() == told.len(),
+        rows.len() == recorded.len(),
         "{name}: {} rows in the records, {} on the server",
-        told.len(),
+        recorded.len(),
         rows.len()
     );
-    let mut told: Vec<&Value> = told.iter().collect();
+    let mut recorded: Vec<&Value> = recorded.iter().collect();
     for row in rows {
         let row: Value =
             serde_json::from_slice(row.first().cloned().flatten().as_deref().unwrap_or(b"null"))?;
-        let equal = |told: &&Value| columns.iter().all(|(name, kind)| same(kind, &row[name], &told[name]));
-        let at =
-            told.iter().position(equal).with_context(|| format!("{name}: {row} is not among {told:?}"))?;
-        told.remove(at);
+        let equal =
+            |recorded: &&Value| columns.iter().all(|(name, kind)| same(kind, &row[name], &recorded[name]));
+        let at = recorded
+            .iter()
+            .position(equal)
+            .with_context(|| format!("{name}: {row} is not among {recorded:?}"))?;
+        recorded.remove(at);
     }
     Ok(columns.len())
 }
@@ -191,7 +196,6 @@ fn records_equal_the_servers_rows() -> Result<()> {
     Ok(())
 }
 
-/// Starts a server with this number of transactions; also returns the path of its index.
 /// Forms of values are chosen on the command line or in the settings file.
 #[test]
 fn forms_of_values_are_chosen() -> Result<()> {
@@ -211,6 +215,7 @@ fn forms_of_values_are_chosen() -> Result<()> {
     Ok(())
 }
 
+/// Starts a server with this number of transactions; also returns the path of its index.
 fn busy(transactions: usize) -> Result<(TestServer, PathBuf)> {
     let server = Launch::mysql().option("--binlog-row-metadata=FULL").start()?;
     server.sql("create database d; create table d.t (a int primary key auto_increment, b text)")?;
@@ -258,13 +263,13 @@ fn killed_streams_write_each_transaction_once() -> Result<()> {
 }
 
 /// A store with compressed closed logs, and a stream of it to files.
-struct Rested {
+struct CompressedStore {
     directory: TempDir,
     /// Options for encryption, and for reading encrypted logs.
     encryption: [Vec<String>; 2],
 }
 
-impl Rested {
+impl CompressedStore {
     fn new(encryption: [Vec<String>; 2]) -> Result<Self> {
         Ok(Self { directory: TempDir::new()?, encryption })
     }
@@ -313,8 +318,9 @@ fn streams_resume_in_a_log_that_was_compressed_meanwhile() -> Result<()> {
     write_keyring(&keyring)?;
     let key = ["--keyring".to_owned(), keyring.display().to_string()];
     let encrypted = [&["--encrypt".to_owned()], &key[..]].concat();
-    let stores = [Rested::new([Vec::new(), Vec::new()])?, Rested::new([encrypted, key.to_vec()])?];
-    let rest = |store: &Rested| {
+    let stores =
+        [CompressedStore::new([Vec::new(), Vec::new()])?, CompressedStore::new([encrypted, key.to_vec()])?];
+    let rest = |store: &CompressedStore| {
         store.receive(&server)?;
         store.stream(&["--out", &store.out().display().to_string()])
     };
@@ -364,7 +370,7 @@ fn streams_resume_around_a_large_payload_that_was_compressed_meanwhile() -> Resu
     server.sql(
         "create database d; create table d.t (a int primary key auto_increment, b mediumtext, c json)",
     )?;
-    let store = Rested::new([Vec::new(), Vec::new()])?;
+    let store = CompressedStore::new([Vec::new(), Vec::new()])?;
     let out = store.out().display().to_string();
     for (log, compression) in [("binlog.000001", "off"), ("binlog.000002", "on")] {
         // The stream has stopped in the uncompressed log, before the large transaction.
@@ -463,8 +469,8 @@ fn system_versioned_tables_have_their_names_and_history_columns() -> Result<()> 
         let target = TempDir::new()?;
         let to = format!("sqlite:{}", target.path().join("d.sqlite").display());
         let output = Command::new(bintide()?).args(["replay", "--to", &to, &index]).output()?;
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        ensure!(said.contains("cannot translate this statement for SQLite"), "{said}");
+        let messages = String::from_utf8_lossy(&output.stderr).into_owned();
+        ensure!(messages.contains("cannot translate this statement for SQLite"), "{messages}");
     }
     Ok(())
 }
@@ -543,19 +549,19 @@ fn changed_since(server: &TestServer, from: &str, index: &str) -> Result<()> {
         )
     };
     let ran = run()?;
-    let [out, said] = [&ran.stdout, &ran.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
-    ensure!(ran.status.success() && out.contains(r#""data":{"a":1,"c":2}"#), "{out} {said}");
-    let said = said.trim_end();
-    let is_whole = said.starts_with("bintide: binlog.0")
-        && said.contains(": d.u was altered here, ")
-        && said.ends_with("to take the names from the log, use --schema=ddl");
-    ensure!(is_whole && said.lines().count() == 1, "{said}");
-    let told = printed(&["--format", "maxwell", "--do-table", "d.u", "--schema=ddl", index])?;
-    ensure!(told.contains(r#""data":{"a":1,"b":2}"#), "{told}");
+    let [out, messages] = [&ran.stdout, &ran.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+    ensure!(ran.status.success() && out.contains(r#""data":{"a":1,"c":2}"#), "{out} {messages}");
+    let messages = messages.trim_end();
+    let is_whole = messages.starts_with("bintide: binlog.0")
+        && messages.contains(": d.u was altered here, ")
+        && messages.ends_with("to take the names from the log, use --schema=ddl");
+    ensure!(is_whole && messages.lines().count() == 1, "{messages}");
+    let recorded = printed(&["--format", "maxwell", "--do-table", "d.u", "--schema=ddl", index])?;
+    ensure!(recorded.contains(r#""data":{"a":1,"b":2}"#), "{recorded}");
     server.sql("alter table d.u add d int")?;
     let ran = run()?;
-    let said = String::from_utf8_lossy(&ran.stderr);
-    ensure!(!ran.status.success() && said.contains("the server has no matching table"), "{said}");
+    let messages = String::from_utf8_lossy(&ran.stderr);
+    ensure!(!ran.status.success() && messages.contains("the server has no matching table"), "{messages}");
     let numbered = printed(&[
         "--format",
         "maxwell",
@@ -590,7 +596,7 @@ const FUNCTIONAL: &str = "create database f; use f; create table one (id int pri
 #[test]
 fn hidden_columns_of_functional_indexes_are_in_no_record() -> Result<()> {
     let server = Launch::of(TestPackage::Mysql8_0_15).start()?;
-    let mut told = Vec::new();
+    let mut recorded = Vec::new();
     for metadata in ["full", "minimal"] {
         server.sql(&format!("set global binlog_row_metadata = {metadata}"))?;
         server.sql("drop database if exists f; flush binary logs")?;
@@ -604,11 +610,16 @@ fn hidden_columns_of_functional_indexes_are_in_no_record() -> Result<()> {
             let rows = records.into_iter().filter(|record| record["data"].is_object());
             Ok(rows.map(|record| ["table", "type", "data", "old"].map(|name| record[name].clone())).collect())
         };
-        told.push(changes(&["--schema", "ddl"])?);
+        recorded.push(changes(&["--schema", "ddl"])?);
         let by_server = changes(&["--schema", &address("root", &server), "--do-table", "f.one"])?;
-        let of_one = told[0].iter().filter(|change| change[0] == "one").cloned().collect::<Vec<_>>();
+        let of_one = recorded[0].iter().filter(|change| change[0] == "one").cloned().collect::<Vec<_>>();
         ensure!(by_server == of_one && of_one.len() == 4, "{metadata}: {by_server:?}, not {of_one:?}");
     }
-    ensure!(told[0] == told[1] && told[0].len() == 20, "{:?}, not {:?}", told[1], told[0]);
+    ensure!(
+        recorded[0] == recorded[1] && recorded[0].len() == 20,
+        "{:?}, not {:?}",
+        recorded[1],
+        recorded[0]
+    );
     Ok(())
 }

@@ -69,7 +69,7 @@ const SMALL_TABLES: [(&str, &[&str]); 10] = [
 
 fn source() -> Result<TestServer> {
     let server = Launch::mysql().option("--binlog-row-metadata=FULL").start()?;
-    // RESET takes the name that the server knows.
+    // The name of the RESET statement depends on the version.
     let tables = match server.sql("select version()")?.starts_with("8.0") {
         true => TABLES.replace("reset binary logs and gtids", "reset master"),
         false => TABLES.to_owned(),
@@ -98,7 +98,7 @@ fn figure(port: u16, name: &str) -> Result<u64> {
     Ok(line.with_context(|| format!("no {name}: {text}"))?.trim().parse::<f64>()? as u64)
 }
 
-/// Changes the tables until it is over.
+/// Changes the tables until `is_over` is set.
 fn write_rows(client: &ServerClient, seed: usize, is_over: &AtomicBool) -> Result<()> {
     let mut number = seed;
     while !is_over.load(Ordering::Relaxed) {
@@ -162,7 +162,10 @@ fn topics_have_the_table_after_a_kill() -> Result<()> {
             request(&signals, &small.join(","))?;
             running = start()?;
             wait_for_within(TIMEOUT, || {
-                ensure!(figure(port, "bintide_stream_snapshot_tables")? > 0, "the snapshot does not go on");
+                ensure!(
+                    figure(port, "bintide_stream_snapshot_tables")? > 0,
+                    "the snapshot does not continue"
+                );
                 Ok(())
             })?;
             wait_for_within(TIMEOUT, || {
@@ -294,7 +297,7 @@ fn files_have_rows_once_and_refusals_are_named() -> Result<()> {
     is_done()?;
     running.interrupt()?;
     let ran = running.output()?;
-    let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+    let printed = String::from_utf8_lossy(&ran.stderr).into_owned();
     for expected in [
         "no snapshot of d.excluded: the stream excludes it",
         "no snapshot of d.no_key: it has no primary key",
@@ -303,7 +306,7 @@ fn files_have_rows_once_and_refusals_are_named() -> Result<()> {
         "snapshot of d.blank: complete, 0 rows read",
         "snapshot of d.pair: complete, 301 rows read",
     ] {
-        ensure!(said.contains(expected), "{expected}: {said}");
+        ensure!(printed.contains(expected), "{expected}: {printed}");
     }
     let records = records(Path::new(&out))?;
     let count = |kind: &str, table: &str| {
@@ -317,7 +320,7 @@ fn files_have_rows_once_and_refusals_are_named() -> Result<()> {
     Ok(())
 }
 
-/// A source without GTIDs is refused with a sentence, and the stream goes on.
+/// A source without GTIDs is refused with a message, and the stream continues.
 #[test]
 fn sources_without_gtids_are_refused() -> Result<()> {
     let (source, directory) = (Launch::mysql().option("--gtid-mode=OFF").start()?, TempDir::new()?);
@@ -336,9 +339,9 @@ fn sources_without_gtids_are_refused() -> Result<()> {
         Ok(())
     })?;
     running.interrupt()?;
-    let said = String::from_utf8_lossy(&running.output()?.stderr).into_owned();
-    ensure!(said.contains("no snapshot of d.t: the source has not set gtid_mode=ON"), "{said}");
+    let printed = String::from_utf8_lossy(&running.output()?.stderr).into_owned();
+    ensure!(printed.contains("no snapshot of d.t: the source has not set gtid_mode=ON"), "{printed}");
     let records = records(Path::new(&out))?;
-    ensure!(records.iter().filter(|record| record["op"] == "c").count() > 1, "{said}");
+    ensure!(records.iter().filter(|record| record["op"] == "c").count() > 1, "{printed}");
     Ok(())
 }

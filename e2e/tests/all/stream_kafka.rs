@@ -1,5 +1,5 @@
-//! `bintide stream --to kafka://…` on a real broker: readers of committed records get what a pipe gets, each change
-//! exactly once and in order by key, whatever is killed.
+//! `bintide stream --to kafka://…` on a real broker: committed records equal those of a pipe, each change exactly
+//! once and in order by key, whatever is killed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -49,9 +49,9 @@ fn stream_all(broker: &KafkaBroker, source: &TestServer, more: &[&str]) -> Resul
     let from = from(source);
     let arguments = [&["--from", &from, "--stop-at-end"][..], more].concat();
     let ran = stream_to(broker, &arguments)?.output()?;
-    let said = String::from_utf8_lossy(&ran.stderr).into_owned();
-    ensure!(ran.status.success(), "{}: {said}", ran.status);
-    Ok(said)
+    let printed = String::from_utf8_lossy(&ran.stderr).into_owned();
+    ensure!(ran.status.success(), "{}: {printed}", ran.status);
+    Ok(printed)
 }
 
 /// Streams up to the end of the server's log, which fails. Returns the messages.
@@ -59,16 +59,16 @@ fn stream_refused(broker: &KafkaBroker, source: &TestServer, more: &[&str]) -> R
     let from = from(source);
     let arguments = [&["--from", &from, "--stop-at-end"][..], more].concat();
     let ran = stream_to(broker, &arguments)?.output()?;
-    let said = String::from_utf8_lossy(&ran.stderr).into_owned();
-    ensure!(!ran.status.success(), "{said}");
-    Ok(said)
+    let printed = String::from_utf8_lossy(&ran.stderr).into_owned();
+    ensure!(!ran.status.success(), "{printed}");
+    Ok(printed)
 }
 
 fn follow(broker: &KafkaBroker, source: &TestServer) -> Result<Running> {
     Running::start(stream_to(broker, &["--from", &from(source)])?.stderr(Stdio::piped()))
 }
 
-/// Records, keys, tombstones, headers and partitions are those of Debezium, and a second run adds only what is new.
+/// Records, keys, tombstones, headers and partitions are those of Debezium, and a second run adds only new records.
 #[test]
 fn topics_have_the_records_of_a_pipe() -> Result<()> {
     let (broker, source) = (KafkaBroker::start(&[])?, source()?);
@@ -119,21 +119,22 @@ fn topics_have_the_chosen_properties() -> Result<()> {
     check("bintide.bintide-progress", "cleanup.policy", "compact")?;
 
     let unknown = ["--name=unknown", "--topic-config=retention.mss=1"];
-    let said = stream_refused(&broker, &source, &unknown)?;
+    let printed = stream_refused(&broker, &source, &unknown)?;
     ensure!(
-        said.contains("could not create the topic unknown") && said.contains("retention.mss=1"),
-        "{said}"
+        printed.contains("could not create the topic unknown") && printed.contains("retention.mss=1"),
+        "{printed}"
     );
 
     source.sql("insert into d.no_key values (1)")?;
-    let said = stream_refused(&broker, &source, &["--require-topics"])?;
-    ensure!(said.contains("the topic bintide.d.no_key does not exist"), "{said}");
+    let printed = stream_refused(&broker, &source, &["--require-topics"])?;
+    ensure!(printed.contains("the topic bintide.d.no_key does not exist"), "{printed}");
     topics.create(&["bintide.d.no_key"], 1)?;
     stream_all(&broker, &source, &["--require-topics"])?;
     compare_with_pipe(&broker, &source, KEYS).map(drop)
 }
 
-/// Tables that match a route share a topic, also in a later run. Their keys tell them apart, and keep the order of each row.
+/// Tables that match a route share a topic, also in a later run. Their keys distinguish them, and keep the order of
+/// each row.
 #[test]
 fn routed_tables_share_a_topic() -> Result<()> {
     const ROUTED: PrimaryKeys<'_> =
@@ -164,8 +165,8 @@ fn routed_tables_share_a_topic() -> Result<()> {
     ensure!(misplaced.is_none(), "{misplaced:?}");
     compare(&printed_records(&source)?, &unrouted(records)?, ROUTED)?;
 
-    let said = stream_refused(&broker, &source, &["--name=other", "--route=d.order_.=d.t"])?;
-    ensure!(said.contains("d.t have the same topic other.d.t"), "{said}");
+    let printed = stream_refused(&broker, &source, &["--name=other", "--route=d.order_.=d.t"])?;
+    ensure!(printed.contains("d.t have the same topic other.d.t"), "{printed}");
     Ok(())
 }
 
@@ -300,7 +301,7 @@ fn snapshots_come_before_the_changes() -> Result<()> {
     Ok(())
 }
 
-/// Bintide, the broker and the source are stopped, also while a transaction that is too large for one transaction of
+/// bintide, the broker and the source are stopped, also while a transaction that is too large for one transaction of
 /// Kafka is committed in parts.
 #[test]
 fn kills_lose_and_repeat_nothing() -> Result<()> {
@@ -364,17 +365,17 @@ fn large_records_are_named() -> Result<()> {
     )?;
     let from = from(&source);
     let ran = stream_to(&broker, &["--from", &from, "--stop-at-end"])?.output()?;
-    let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+    let printed = String::from_utf8_lossy(&ran.stderr).into_owned();
     let gtid = source.sql("select @@gtid_executed")?;
     let gtid = gtid.trim().replace(":1-", ":");
     for expected in ["bintide.d.t", "key {\"id\":2}", "1500", &*gtid, "--kafka message.max.bytes=BYTES"] {
-        ensure!(!ran.status.success() && said.contains(expected), "{expected}: {said}");
+        ensure!(!ran.status.success() && printed.contains(expected), "{expected}: {printed}");
     }
     let limit = ["--from", &from, "--stop-at-end", "--kafka", "message.max.bytes=3000000"];
     let ran = stream_to(&broker, &limit)?.output()?;
-    let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+    let printed = String::from_utf8_lossy(&ran.stderr).into_owned();
     // The topic has its own limit.
-    ensure!(!ran.status.success() && said.contains("max.message.bytes of the topic"), "{said}");
+    ensure!(!ran.status.success() && printed.contains("max.message.bytes of the topic"), "{printed}");
     Ok(())
 }
 
@@ -384,7 +385,7 @@ fn header<'r>(record: &'r TopicRecord, name: &str) -> Option<&'r str> {
     header.map(|[_, value]| value.as_str())
 }
 
-/// Puts dead letters, each in one or more parts, together.
+/// Joins the parts of dead letters, of which each has one or more.
 fn original_records(letters: &[TopicRecord]) -> Result<Vec<TopicRecord>> {
     let mut records: Vec<TopicRecord> = Vec::new();
     for letter in letters {
@@ -415,14 +416,17 @@ fn records_that_are_too_large_become_dead_letters() -> Result<()> {
     )?;
     let from = from(&source);
     let ran = stream_to(&broker, &["--from", &from, "--stop-at-end", "--name", "strict"])?.output()?;
-    let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+    let printed = String::from_utf8_lossy(&ran.stderr).into_owned();
     for expected in ["strict.d.t", "a record of 1500", "key {\"id\":9000}", "--dead-letter TOPIC"] {
-        ensure!(!ran.status.success() && said.contains(expected), "{expected}: {said}");
+        ensure!(!ran.status.success() && printed.contains(expected), "{expected}: {printed}");
     }
     let lenient = ["--from", &from, "--stop-at-end", "--dead-letter", "too-large", "--partitions", "1"];
     let ran = stream_to(&broker, &lenient)?.output()?;
-    let said = String::from_utf8_lossy(&ran.stderr).into_owned();
-    ensure!(ran.status.success() && said.matches("it goes to the topic too-large").count() == 2, "{said}");
+    let printed = String::from_utf8_lossy(&ran.stderr).into_owned();
+    ensure!(
+        ran.status.success() && printed.matches("it goes to the topic too-large").count() == 2,
+        "{printed}"
+    );
     let letters = read_matching_topics(&broker, |topic| topic == "too-large")?;
     let parts: Vec<&str> = letters.iter().filter_map(|letter| header(letter, "__bintide.part")).collect();
     ensure!(
@@ -447,7 +451,7 @@ fn records_that_are_too_large_become_dead_letters() -> Result<()> {
     Ok(())
 }
 
-/// Whether records are taken is visible, also while there are none.
+/// `/readyz` reports whether brokers accept records, even if there are none to write.
 #[test]
 fn lost_brokers_are_not_ready() -> Result<()> {
     let (mut broker, source, port) = (KafkaBroker::start(&[])?, source()?, free_port()?);
@@ -507,13 +511,13 @@ fn second_run_fences_off_the_first() -> Result<()> {
     // Each insert is a transaction that both of them write.
     wait_for_within(TIMEOUT, || {
         source.sql("insert into d.t (b) values ('more')")?;
-        first.try_wait()?.map(drop).context("the first run goes on")
+        first.try_wait()?.map(drop).context("the first run continues")
     })?;
     let ran = first.output()?;
-    let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+    let printed = String::from_utf8_lossy(&ran.stderr).into_owned();
     ensure!(
-        !ran.status.success() && said.contains("another bintide with --name bintide"),
-        "{}: {said}",
+        !ran.status.success() && printed.contains("another bintide with --name bintide"),
+        "{}: {printed}",
         ran.status
     );
     wait_for_within(TIMEOUT, || compare_with_pipe(&broker, &source, KEYS).map(drop))?;
@@ -523,7 +527,7 @@ fn second_run_fences_off_the_first() -> Result<()> {
     compare_with_pipe(&broker, &source, KEYS).context("after the end").map(drop)
 }
 
-/// Brokers of a cluster are killed one after the other while the stream writes: it goes on with the others.
+/// Brokers of a cluster are killed one after the other while the stream writes: the stream continues with the others.
 #[test]
 fn killed_brokers_of_a_cluster_lose_nothing() -> Result<()> {
     let (mut brokers, source) = (KafkaBroker::start_cluster(3, &[])?, source()?);
@@ -551,8 +555,8 @@ fn killed_brokers_of_a_cluster_lose_nothing() -> Result<()> {
     compare_with_pipe(&brokers[0], &source, KEYS).context("after the end").map(drop)
 }
 
-/// A broker that does not answer for longer than the timeout of transactions: commits fail after later records have come, and
-/// each record is there once.
+/// A broker that does not answer for longer than the timeout of transactions: commits fail after later records were
+/// written, and the topics have each record once.
 #[test]
 fn commits_that_fail_late_are_repeated() -> Result<()> {
     let properties = ["transaction.abort.timed.out.transaction.cleanup.interval.ms=500"];
@@ -574,9 +578,9 @@ fn commits_that_fail_late_are_repeated() -> Result<()> {
     source.sql("delete from d.t where id < 5")?;
     wait_for_within(TIMEOUT, || compare_with_pipe(&broker, &source, KEYS).map(drop))?;
     running.interrupt()?;
-    let said = String::from_utf8_lossy(&running.output()?.stderr).into_owned();
+    let printed = String::from_utf8_lossy(&running.output()?.stderr).into_owned();
     let is_recovered =
-        said.contains("connecting to Kafka again") || said.contains("have aborted a transaction");
-    ensure!(is_recovered, "no commit has failed: {said}");
+        printed.contains("connecting to Kafka again") || printed.contains("have aborted a transaction");
+    ensure!(is_recovered, "no commit has failed: {printed}");
     compare_with_pipe(&broker, &source, KEYS).context("after the end").map(drop)
 }

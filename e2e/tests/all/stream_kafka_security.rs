@@ -27,11 +27,11 @@ struct Stage {
     directory: TempDir,
 }
 
-/// End of a run.
+/// Result of a run of `bintide stream`.
 #[derive(Debug)]
-struct Ended {
+struct StreamRun {
     is_success: bool,
-    said: String,
+    printed: String,
 }
 
 impl Stage {
@@ -47,14 +47,14 @@ impl Stage {
     }
 
     /// Streams a log to the secured listener, with these properties.
-    fn stream(&self, name: &str, properties: &[&str]) -> Result<Ended> {
+    fn stream(&self, name: &str, properties: &[&str]) -> Result<StreamRun> {
         let file = self.path("properties");
         fs::write(&file, properties.join("\n"))?;
         let mut command = stream_to_address(&self.broker.secured_address(0), &["--name", name])?;
         command.args(["--columns", "numbered", "--kafka-file"]).arg(file).arg(sample());
         let ran = command.output()?;
-        let said = String::from_utf8_lossy(&ran.stderr).into_owned();
-        Ok(Ended { is_success: ran.status.success(), said })
+        let printed = String::from_utf8_lossy(&ran.stderr).into_owned();
+        Ok(StreamRun { is_success: ran.status.success(), printed })
     }
 
     /// Checks that a run succeeds, and that its records are in the topics, once.
@@ -62,7 +62,7 @@ impl Stage {
         // The second run reads the progress back.
         for run in 1..=2 {
             let ended = self.stream(name, properties)?;
-            ensure!(ended.is_success, "{name}, run {run}: {}", ended.said);
+            ensure!(ended.is_success, "{name}, run {run}: {}", ended.printed);
         }
         let topic = format!("{name}.fk.parent");
         let records = read_matching_topics(&self.broker, |found| found == topic)?;
@@ -73,10 +73,10 @@ impl Stage {
 
     /// Checks that a run ends with an error that contains each of these texts.
     fn check_refusal(&self, properties: &[&str], expected: &[&str]) -> Result<()> {
-        let Ended { is_success, said } = self.stream("refused", properties)?;
+        let StreamRun { is_success, printed } = self.stream("refused", properties)?;
         ensure!(
-            !is_success && expected.iter().all(|expected| said.contains(expected)),
-            "{expected:?}: {said}"
+            !is_success && expected.iter().all(|expected| printed.contains(expected)),
+            "{expected:?}: {printed}"
         );
         Ok(())
     }
@@ -112,7 +112,7 @@ impl TokenServer {
         let port = listener.local_addr()?.port();
         thread::spawn(move || {
             for socket in listener.incoming() {
-                // A client that ends its connection sees the error itself.
+                // A client that ends its connection reports the error itself.
                 let _ = socket.and_then(answer_token_request);
             }
         });
@@ -147,7 +147,8 @@ fn unsigned_token() -> String {
     format!("{}.{}.", encode("{\"alg\":\"none\"}"), encode(&claims))
 }
 
-/// A client with a secret gets a token, and writes to topics that exist. A wrong secret and a missing topic are named.
+/// A client with a secret receives a token, and writes to topics that exist. A wrong secret and a missing topic are
+/// named.
 #[test]
 fn tokens_are_accepted() -> Result<()> {
     let (stage, tokens) = (Stage::with_logins()?, TokenServer::start()?);

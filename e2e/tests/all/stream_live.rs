@@ -27,11 +27,11 @@ fn from(port: u16) -> String {
 /// Returns the output of a run that ends by itself.
 fn printed(arguments: &[&str]) -> Result<String> {
     let ran = stream(arguments)?.output()?;
-    ensure!(ran.status.success(), "{arguments:?}: {}", said(&ran));
+    ensure!(ran.status.success(), "{arguments:?}: {}", output_text(&ran));
     Ok(String::from_utf8(ran.stdout)?)
 }
 
-fn said(ran: &Output) -> String {
+fn output_text(ran: &Output) -> String {
     String::from_utf8_lossy(&ran.stderr).into_owned()
 }
 
@@ -44,8 +44,8 @@ fn expected_stream(server: &TestServer) -> Result<String> {
 fn interrupted(child: Running) -> Result<String> {
     child.interrupt()?;
     let ran = child.output()?;
-    ensure!(ran.status.code() == Some(130), "{}: {}", ran.status, said(&ran));
-    Ok(said(&ran))
+    ensure!(ran.status.code() == Some(130), "{}: {}", ran.status, output_text(&ran));
+    Ok(output_text(&ran))
 }
 
 /// Returns all records in a directory's files, finished or not.
@@ -94,11 +94,11 @@ fn lost_connections_lose_and_repeat_nothing() -> Result<()> {
     })?;
     let second = stream(&arguments)?.output()?;
     ensure!(
-        second.status.code() == Some(2) && said(&second).contains("in use by another process"),
+        second.status.code() == Some(2) && output_text(&second).contains("in use by another process"),
         "{second:?}"
     );
-    let said = interrupted(child)?;
-    ensure!(said.matches("retrying in").count() >= 4, "{said}");
+    let output_text = interrupted(child)?;
+    ensure!(output_text.matches("retrying in").count() >= 4, "{output_text}");
     ensure!(records(Path::new(&out))? == expected);
     Ok(())
 }
@@ -181,14 +181,14 @@ fn streams_resume_by_gtids_after_a_failover() -> Result<()> {
 fn refused(progress: &str, replica: &TestServer) -> Result<()> {
     let check = |server: &TestServer, expected: &str| {
         let ran = stream(&["--from", &from(server.port()), "--progress", progress])?.output()?;
-        match ran.status.code() == Some(2) && said(&ran).contains(expected) {
+        match ran.status.code() == Some(2) && output_text(&ran).contains(expected) {
             true => Ok(()),
             false => bail!("{expected}: {ran:?}"),
         }
     };
-    let stranger = Launch::mysql().start()?;
-    stranger.sql("create database other")?;
-    check(&stranger, "it is not a replica of the other server, or lags behind")?;
+    let unrelated = Launch::mysql().start()?;
+    unrelated.sql("create database other")?;
+    check(&unrelated, "it is not a replica of the other server, or lags behind")?;
     replica.sql("reset binary logs and gtids; create database other")?;
     check(replica, "its logs were reset")
 }
@@ -211,20 +211,20 @@ fn other_servers_are_refused_without_gtids() -> Result<()> {
             Ok(stream(&[&["--from", &from, "--out", &out, "--stop-at-end"], more].concat())?.output()?)
         };
         let ran = run(&source, more)?;
-        ensure!(ran.status.success(), "{}", said(&ran));
+        ensure!(ran.status.success(), "{}", output_text(&ran));
         let ran = run(&other, &[])?;
-        ensure!(ran.status.code() == Some(2) && said(&ran).contains("without GTIDs"), "{ran:?}");
+        ensure!(ran.status.code() == Some(2) && output_text(&ran).contains("without GTIDs"), "{ran:?}");
         source.sql("insert into d.t (b) values ('two')")?;
         let ran = run(&source, &[])?;
-        ensure!(ran.status.success(), "{}", said(&ran));
+        ensure!(ran.status.success(), "{}", output_text(&ran));
         let found = records(Path::new(&out))?;
         ensure!(found.matches(r#""b":""#).count() == rows + 1 && !found.contains("other"), "{found}");
     }
     Ok(())
 }
 
-/// The server does not log column names, and the account may not see any table: the definitions in the log name the
-/// columns, and the next run knows them.
+/// The server does not log column names, and the account has no privilege on any table: the names come from the
+/// definitions in the log, which are saved for the next run.
 #[test]
 fn definitions_in_the_log_are_kept_for_the_next_run() -> Result<()> {
     let server = Launch::mysql().start()?;
@@ -268,14 +268,14 @@ fn definitions_in_the_log_are_kept_for_the_next_run() -> Result<()> {
     ])?;
     server.sql("insert into d.t values ('six', 6)")?;
     let ran = stream(&["--from", &from, "--out", &out, "--schema", "ddl", "--stop-at-end"])?.output()?;
-    ensure!(ran.status.code() == Some(1) && said(&ran).contains("--schema"), "{ran:?}");
+    ensure!(ran.status.code() == Some(1) && output_text(&ran).contains("--schema"), "{ran:?}");
     ensure!(!records(Path::new(&out))?.contains("six"));
     Ok(())
 }
 
 /// Errors that a retry cannot fix end the run.
 #[test]
-fn errors_that_another_attempt_does_not_mend_end_the_run() -> Result<()> {
+fn errors_that_a_retry_cannot_fix_end_the_run() -> Result<()> {
     let [server, schema] = [Launch::mysql().start()?, Launch::mysql().start()?];
     server.sql(TABLE)?;
     server.sql("insert into d.t (b) values ('one')")?;
@@ -295,7 +295,11 @@ fn errors_that_another_attempt_does_not_mend_end_the_run() -> Result<()> {
             Ok(())
         })?;
         let ran = child.output()?;
-        ensure!(ran.status.code() == Some(2) && said(&ran).contains(expected), "{}", said(&ran));
+        ensure!(
+            ran.status.code() == Some(2) && output_text(&ran).contains(expected),
+            "{}",
+            output_text(&ran)
+        );
         Ok(())
     };
     let address = format!("127.0.0.1:{}", schema.port());
@@ -319,7 +323,7 @@ fn create_table_if_not_exists_without_effect_gives_no_columns() -> Result<()> {
     let told = printed(&["--schema", "ddl", "--do-table", "d.made", &log])?;
     ensure!(told.contains(r#""data":{"k":1,"l":2}"#), "{told}");
     let ran = stream(&["--schema", "ddl", &log])?.output()?;
-    ensure!(ran.status.code() == Some(1) && said(&ran).contains("d.before"), "{ran:?}");
+    ensure!(ran.status.code() == Some(1) && output_text(&ran).contains("d.before"), "{ran:?}");
     ensure!(!String::from_utf8_lossy(&ran.stdout).contains(r#""x":3"#), "{ran:?}");
     Ok(())
 }
@@ -350,6 +354,6 @@ fn closed_pipes_are_noticed_without_new_events() -> Result<()> {
     drop(reader);
     wait_for(|| child.try_wait()?.map(drop).context("the command does not end"))?;
     let ran = child.output()?;
-    ensure!(ran.status.success() && said(&ran).is_empty(), "{ran:?}");
+    ensure!(ran.status.success() && output_text(&ran).is_empty(), "{ran:?}");
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! `bintide stream --to kafka://…` with schemas, on a real broker and a real registry: other programs decode what a
-//! pipe gets.
+//! `bintide stream --to kafka://…` with schemas, on a real broker and a real registry: other programs decode
+//! the same records as those of a pipe.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -76,8 +76,8 @@ impl Stage {
     }
 
     fn stream_whole(&self, format: &str) -> Result<()> {
-        let (succeeded, said) = self.stream_all(format)?;
-        ensure!(succeeded, "{said}");
+        let (succeeded, printed) = self.stream_all(format)?;
+        ensure!(succeeded, "{printed}");
         Ok(())
     }
 
@@ -138,9 +138,9 @@ fn avro_records_are_those_of_a_pipe() -> Result<()> {
     ensure!(stage.versions(subject)? == 2, "{}", stage.versions(subject)?);
 
     stage.source.sql("alter table d.t add n int not null; insert into d.t values (3, 1, 2, 'z', 4)")?;
-    let (succeeded, said) = stage.stream_all("avro")?;
+    let (succeeded, printed) = stage.stream_all("avro")?;
     for expected in [subject, "Incompatible", "PUT /config/bintide.d.t-value", "start the stream again"] {
-        ensure!(!succeeded && said.contains(expected), "{expected}: {said}");
+        ensure!(!succeeded && printed.contains(expected), "{expected}: {printed}");
     }
     stage.set_compatibility(subject, "NONE")?;
     stage.stream_whole("avro").context("the fourth run")?;
@@ -196,9 +196,9 @@ fn records_contain_their_schemas() -> Result<()> {
     compare(&printed_records(&source)?, &records, KEYS).map(drop)
 }
 
-/// While the registry is away, the stream waits, and then ends. The next run loses and repeats nothing.
+/// While the registry is down, the stream waits, and then ends. The next run loses and repeats nothing.
 #[test]
-fn registry_that_is_away_loses_nothing() -> Result<()> {
+fn a_registry_outage_loses_nothing() -> Result<()> {
     let (mut stage, port) = (Stage::new()?, free_port()?);
     stage
         .source
@@ -219,26 +219,26 @@ fn registry_that_is_away_loses_nothing() -> Result<()> {
             Ok(())
         })
     };
-    let away = ["503", "the schema registry does not answer: ", "bintide_stream_registry_working 0"];
+    let outage = ["503", "the schema registry does not answer: ", "bintide_stream_registry_working 0"];
     let mut first = follow(&stage)?;
     wait_for_within(TIMEOUT, || stage.compare().map(drop))?;
     becomes(&["200 OK", "bintide_stream_registry_working 1"])?;
     // Schemas that are registered already need no registry.
     stage.registry.kill()?;
     stage.source.sql("insert into d.t values (2); create table d.later (id int primary key); insert into d.later values (1)")?;
-    becomes(&away)?;
+    becomes(&outage)?;
     stage.registry.start_again()?;
     wait_for_within(TIMEOUT, || stage.compare().map(drop)).context("after the registry came back")?;
     becomes(&["200 OK", "bintide_stream_registry_working 1"])?;
 
     stage.registry.kill()?;
     stage.source.sql("alter table d.later add b int; insert into d.later values (2, 3)")?;
-    wait_for_within(TIMEOUT, || first.try_wait()?.map(drop).context("the stream goes on"))?;
+    wait_for_within(TIMEOUT, || first.try_wait()?.map(drop).context("the stream continues"))?;
     let ran = first.output()?;
-    let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+    let printed = String::from_utf8_lossy(&ran.stderr).into_owned();
     ensure!(
-        !ran.status.success() && said.contains(&format!("the schema registry {url}/ did not answer")),
-        "{said}"
+        !ran.status.success() && printed.contains(&format!("the schema registry {url}/ did not answer")),
+        "{printed}"
     );
     stage.registry.start_again()?;
     stage.stream_whole("avro")?;

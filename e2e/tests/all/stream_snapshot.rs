@@ -24,7 +24,7 @@ fn stream(arguments: &[&str]) -> Result<Command> {
     Ok(command)
 }
 
-fn said(ran: &Output) -> String {
+fn printed(ran: &Output) -> String {
     String::from_utf8_lossy(&ran.stderr).into_owned()
 }
 
@@ -46,8 +46,8 @@ fn records(directory: &Path) -> Result<Vec<Value>> {
 fn interrupted(child: Running) -> Result<String> {
     child.interrupt()?;
     let ran = child.output()?;
-    ensure!(ran.status.code() == Some(130), "{}: {}", ran.status, said(&ran));
-    Ok(said(&ran))
+    ensure!(ran.status.code() == Some(130), "{}: {}", ran.status, printed(&ran));
+    Ok(printed(&ran))
 }
 
 /// Returns the images of a record of either format: before and after.
@@ -211,10 +211,10 @@ fn snapshots_and_later_changes_give_the_table() -> Result<()> {
         "create user few; grant replication slave, replication client, xa_recover_admin on *.* to few;
          grant select on d.* to few",
     )?;
-    let said = beside_writers(&server, "root", "debezium", (6, Duration::ZERO))?;
-    ensure!(said.contains("snapshot of 2 tables at binlog."), "{said}");
-    let said = beside_writers(&server, "few", "maxwell", (2, Duration::from_millis(8)))?;
-    ensure!(said.contains("(without a lock)") && !said.contains("XA_RECOVER_ADMIN"), "{said}");
+    let printed = beside_writers(&server, "root", "debezium", (6, Duration::ZERO))?;
+    ensure!(printed.contains("snapshot of 2 tables at binlog."), "{printed}");
+    let printed = beside_writers(&server, "few", "maxwell", (2, Duration::from_millis(8)))?;
+    ensure!(printed.contains("(without a lock)") && !printed.contains("XA_RECOVER_ADMIN"), "{printed}");
     Ok(())
 }
 
@@ -225,32 +225,32 @@ fn snapshots_without_gtids_lock_writers_briefly() -> Result<()> {
         .options(["--binlog-row-metadata=FULL", "--gtid-mode=OFF", "--enforce-gtid-consistency=OFF"])
         .start()?;
     fill(&server)?;
-    let said = beside_writers(&server, "root", "maxwell", (3, Duration::ZERO))?;
-    ensure!(said.contains("(writers were locked briefly)"), "{said}");
+    let printed = beside_writers(&server, "root", "maxwell", (3, Duration::ZERO))?;
+    ensure!(printed.contains("(writers were locked briefly)"), "{printed}");
     server.sql("create user few; grant replication slave, replication client, select on *.* to few")?;
     let from = address("few", &server);
     let ran = stream(&["--format", "maxwell", "--from", &from, "--snapshot"])?.output()?;
-    ensure!(ran.status.code() == Some(2) && said_ends(&ran, "grant the account RELOAD"), "{ran:?}");
+    ensure!(ran.status.code() == Some(2) && printed_ends(&ran, "grant the account RELOAD"), "{ran:?}");
     // The error names the missing privilege.
     server.sql("revoke replication client on *.* from few; grant reload on *.* to few")?;
     let ran = stream(&["--format", "maxwell", "--from", &from, "--snapshot"])?.output()?;
     ensure!(
-        ran.status.code() == Some(2) && said_ends(&ran, "grant the account REPLICATION CLIENT"),
+        ran.status.code() == Some(2) && printed_ends(&ran, "grant the account REPLICATION CLIENT"),
         "{ran:?}"
     );
     Ok(())
 }
 
-fn said_ends(ran: &Output, end: &str) -> bool {
-    said(ran).trim_end().ends_with(end)
+fn printed_ends(ran: &Output, end: &str) -> bool {
+    printed(ran).trim_end().ends_with(end)
 }
 
 #[test]
 fn mariadb_returns_the_position_of_its_snapshot() -> Result<()> {
     let server = Launch::mariadb().options(["--binlog-row-metadata=FULL", "--binlog-format=ROW"]).start()?;
     fill(&server)?;
-    let said = beside_writers(&server, "root", "maxwell", (6, Duration::ZERO))?;
-    ensure!(said.contains("(without a lock)"), "{said}");
+    let printed = beside_writers(&server, "root", "maxwell", (6, Duration::ZERO))?;
+    ensure!(printed.contains("(without a lock)"), "{printed}");
     Ok(())
 }
 
@@ -266,9 +266,9 @@ fn xa_transactions_committed_during_the_snapshot_are_not_lost() -> Result<()> {
         ("XA RECOVER", "xa commit 'x'"),
         ("START TRANSACTION WITH", "xa start 'x'; insert into d.t values (2); xa end 'x'; xa prepare 'x'"),
     ];
-    proxy.tap_client(move |said| {
+    proxy.tap_client(move |printed| {
         if let Some((words, sql)) = steps.last()
-            && said.windows(words.len()).any(|found| found == words.as_bytes())
+            && printed.windows(words.len()).any(|found| found == words.as_bytes())
         {
             other.run(sql).expect("the other session fails");
             steps.pop();
@@ -276,7 +276,7 @@ fn xa_transactions_committed_during_the_snapshot_are_not_lost() -> Result<()> {
     });
     let from = format!("mysql://root@127.0.0.1:{}/?tls=off", proxy.port());
     let ran = stream(&["--format", "maxwell", "--from", &from, "--snapshot", "--stop-at-end"])?.output()?;
-    ensure!(ran.status.success(), "{}", said(&ran));
+    ensure!(ran.status.success(), "{}", printed(&ran));
     let lines = String::from_utf8(ran.stdout)?;
     let records: Vec<Value> = lines.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
     let found = applied(&records)?;
@@ -297,7 +297,7 @@ fn snapshot_rows_equal_logged_rows() -> Result<()> {
         let told = |more: &[&str]| -> Result<BTreeMap<String, Vec<Value>>> {
             let arguments = [&["--format", form, "--from", &from, "--stop-at-end"], more].concat();
             let ran = stream(&arguments)?.output()?;
-            ensure!(ran.status.success(), "{}", said(&ran));
+            ensure!(ran.status.success(), "{}", printed(&ran));
             let lines = String::from_utf8(ran.stdout)?;
             rows(&lines.lines().map(serde_json::from_str).collect::<Result<Vec<Value>, _>>()?)
         };
@@ -378,11 +378,11 @@ fn interrupted_snapshots_start_over() -> Result<()> {
     child.wait()?;
     ensure!(!out.join("progress").exists(), "progress was saved before the end of the snapshot");
     let once = stream(&[&arguments[..], &["--stop-at-end"]].concat())?.output()?;
-    ensure!(once.status.success(), "{}", said(&once));
+    ensure!(once.status.success(), "{}", printed(&once));
     ensure!(applied(&records(&out)?)?["d.t"].len() == 60_000);
     server.sql("insert into d.t values (0, 'after it')")?;
     let again = stream(&[&arguments[..], &["--stop-at-end"]].concat())?.output()?;
-    ensure!(again.status.success() && !said(&again).contains("snapshot of"), "{}", said(&again));
+    ensure!(again.status.success() && !printed(&again).contains("snapshot of"), "{}", printed(&again));
     ensure!(applied(&records(&out)?)?["d.t"].len() == 60_001);
     Ok(())
 }
@@ -396,7 +396,7 @@ fn unsupported_snapshots_are_refused_by_name() -> Result<()> {
         let arguments =
             [&["--format", "debezium", "--from", &from, "--snapshot", "--stop-at-end"], more].concat();
         let ran = stream(&arguments)?.output()?;
-        ensure!(ran.status.code() == Some(code) && said(&ran).contains(expected), "{expected}: {ran:?}");
+        ensure!(ran.status.code() == Some(code) && printed(&ran).contains(expected), "{expected}: {ran:?}");
         Ok(())
     };
     check("root", &[], 2, "d.old uses MyISAM")?;
@@ -434,7 +434,7 @@ fn the_progress_table_of_a_replay_is_left_out() -> Result<()> {
         )?;
         interrupted(child)?;
         let again = stream(&[&arguments[..], more, &["--stop-at-end"]].concat())?.output()?;
-        ensure!(again.status.success(), "{}", said(&again));
+        ensure!(again.status.success(), "{}", printed(&again));
         let tables = applied(&records(Path::new(&path))?)?;
         ensure!(tables.keys().eq(expected), "{more:?}: {tables:?}");
         ensure!(tables.values().all(|rows| rows.len() == 2), "{more:?}: {tables:?}");
@@ -470,7 +470,7 @@ fn definitions_are_tracked_from_a_snapshot_on() -> Result<()> {
             let common = ["--format", "maxwell", "--from", &from, "--out", &path];
             let ran =
                 stream(&[&common[..], &["--schema", "ddl", "--stop-at-end"], more].concat())?.output()?;
-            ensure!(ran.status.success(), "{}", said(&ran));
+            ensure!(ran.status.success(), "{}", printed(&ran));
             let told: Vec<Value> = records(&out)?.iter().map(|record| record["data"].clone()).collect();
             let is_row = |data: &Value| data.get("id").is_some();
             Ok::<_, anyhow::Error>(told.into_iter().filter(is_row).collect::<Vec<_>>())
@@ -504,7 +504,7 @@ fn definitions_after_a_snapshot_change_columns() -> Result<()> {
         let from = address("root", &server);
         let common = ["--format", "debezium", "--from", &from, "--schema", "ddl", "--stop-at-end"];
         let ran = stream(&[&common[..], more].concat())?.output()?;
-        ensure!(ran.status.success(), "{}", said(&ran));
+        ensure!(ran.status.success(), "{}", printed(&ran));
         let lines = String::from_utf8(ran.stdout)?;
         let told = lines.lines().map(serde_json::from_str::<Value>).collect::<Result<Vec<_>, _>>()?;
         let changes = told.iter().filter_map(|record| record.get("tableChanges").cloned());
@@ -577,7 +577,7 @@ fn renamed_tables_are_noticed_during_a_snapshot() -> Result<()> {
         let ran = child.output()?;
         ensure!(ran.status.code() == Some(1), "{ran:?}");
         ensure!(
-            said_ends(
+            printed_ends(
                 &ran,
                 "the definition of d.t has changed; run the command again: it starts the snapshot over"
             ),
@@ -604,12 +604,12 @@ fn waiting_snapshots_can_be_stopped() -> Result<()> {
         child.interrupt()?;
         wait_until("the end of the command", || Ok(child.try_wait()?.is_some()))?;
         let ran = child.output()?;
-        let said = said(&ran);
+        let printed = printed(&ran);
         ensure!(
-            ran.status.code() == Some(130) && said.lines().count() == expected.lines().count(),
+            ran.status.code() == Some(130) && printed.lines().count() == expected.lines().count(),
             "{ran:?}"
         );
-        ensure!(said.contains(expected), "{said}");
+        ensure!(printed.contains(expected), "{printed}");
         Ok(())
     };
     let mut holder = connect("root", &server)?;

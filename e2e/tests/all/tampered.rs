@@ -16,7 +16,7 @@ use testkit::{AfterPacket, Launch, SeededRandom, ServerPacket, TamperProxy, Test
 
 /// Default number of runs: about twenty seconds.
 const DRAWS_USUAL: usize = 32;
-/// Time after which a running command gets SIGINT.
+/// Time after which a running command is sent SIGINT.
 const INTERRUPT_AFTER: Duration = Duration::from_millis(1500);
 /// Time limit after SIGINT.
 const RUN_TIMEOUT: Duration = Duration::from_secs(20);
@@ -33,7 +33,7 @@ const SETUP: &str =
 
 /// A change of the packets from a given one on.
 #[derive(Clone, Debug)]
-struct Tampering {
+struct PacketChange {
     /// Number of the connection, and of the packet in it.
     at: (usize, usize),
     change: Change,
@@ -79,7 +79,7 @@ const CHANGES: [Change; 16] = [
     Change::HugeAndSilence,
 ];
 
-impl Tampering {
+impl PacketChange {
     fn draw(random: &mut SeededRandom) -> Self {
         // Most packets are sent at the start, and many of them in the first connection.
         let span = *random.pick(&[4, 12, 40, 120]);
@@ -154,36 +154,36 @@ fn change_event(bytes: &mut [u8], at: usize, random: &mut SeededRandom) {
 const HEADER_SIZE: usize = 4;
 
 /// A server, and a proxy that changes its packets.
-struct Tampered {
+struct TamperedServer {
     server: TestServer,
     proxy: TamperProxy,
-    tampering: Arc<Mutex<Tampering>>,
+    packet_change: Arc<Mutex<PacketChange>>,
     /// Number of connections of earlier runs.
     connections: Arc<Mutex<usize>>,
 }
 
-impl Tampered {
+impl TamperedServer {
     fn start(launch: &Launch) -> Result<Self> {
         // With TLS, the proxy could not read the packets.
         let server = launch.clone().option("--tls-version=").start()?;
-        let never = Tampering { at: (usize::MAX, 0), change: Change::Empty, seed: 0 };
-        let (tampering, connections) = (Arc::new(Mutex::new(never)), Arc::new(Mutex::new(0)));
-        let (now, before) = (Arc::clone(&tampering), Arc::clone(&connections));
+        let never = PacketChange { at: (usize::MAX, 0), change: Change::Empty, seed: 0 };
+        let (packet_change, connections) = (Arc::new(Mutex::new(never)), Arc::new(Mutex::new(0)));
+        let (now, before) = (Arc::clone(&packet_change), Arc::clone(&connections));
         let proxy = TamperProxy::to(server.port(), move |packet| {
             let mut first = before.lock().unwrap_or_else(PoisonError::into_inner);
             if *first == usize::MAX {
                 *first = packet.connection;
             }
             let Some(connection) = packet.connection.checked_sub(*first) else { return AfterPacket::More };
-            let tampering = now.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            tampering.apply(ServerPacket { connection, ..packet })
+            let packet_change = now.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            packet_change.apply(ServerPacket { connection, ..packet })
         })?;
-        Ok(Self { server, proxy, tampering, connections })
+        Ok(Self { server, proxy, packet_change, connections })
     }
 
     /// Sets the change for the next connections.
-    fn tamper(&self, tampering: &Tampering) {
-        *self.tampering.lock().unwrap_or_else(PoisonError::into_inner) = tampering.clone();
+    fn tamper(&self, packet_change: &PacketChange) {
+        *self.packet_change.lock().unwrap_or_else(PoisonError::into_inner) = packet_change.clone();
         *self.connections.lock().unwrap_or_else(PoisonError::into_inner) = usize::MAX;
     }
 
@@ -215,7 +215,12 @@ const COMMANDS: [&[&str]; 9] = [
     &["warm", "-h127.0.0.1", "-PTOPORT", "--force", "--relay-logs", "INDEX", "-q"],
 ];
 
-fn run_one(directory: &Path, arguments: &[&str], source: &Tampered, target: &Tampered) -> Result<Bounded> {
+fn run_one(
+    directory: &Path,
+    arguments: &[&str],
+    source: &TamperedServer,
+    target: &TamperedServer,
+) -> Result<Bounded> {
     let logs: Vec<String> = source.server.binlogs()?.iter().map(|log| log.display().to_string()).collect();
     let index = Path::new(&logs[0]).with_file_name("binlog.index");
     let mut command = Command::new(bintide()?);
@@ -236,19 +241,19 @@ fn run_one(directory: &Path, arguments: &[&str], source: &Tampered, target: &Tam
 
 fn check(bounded: &Bounded) -> Result<()> {
     bounded.ended_well(&[0, 1, 2, 130])?;
-    let said = &bounded.ran.stderr;
+    let printed = &bounded.ran.stderr;
     let is_of_ours = |line: &str| {
         ["bintide: ", "ERROR: ", "WARNING: ", "mysqlbinlog: "].iter().any(|start| line.starts_with(start))
     };
-    ensure!(said.lines().all(is_of_ours), "{said}");
+    ensure!(printed.lines().all(is_of_ours), "{printed}");
     ensure!(bounded.peak_kib < PEAK_KIB_MAX, "{} KiB", bounded.peak_kib);
     Ok(())
 }
 
 #[test]
 fn changed_packets_end_in_error_messages() -> Result<()> {
-    let source = Tampered::start(&Launch::mysql().option("--binlog-row-metadata=FULL"))?;
-    let target = Tampered::start(&Launch::mysql().option("--server-id=2"))?;
+    let source = TamperedServer::start(&Launch::mysql().option("--binlog-row-metadata=FULL"))?;
+    let target = TamperedServer::start(&Launch::mysql().option("--server-id=2"))?;
     source.server.sql(SETUP)?;
     let seed = seed_from_env("BINTIDE_E2E_SEED");
     let draws = draws_from_env(DRAWS_USUAL)?;
@@ -260,15 +265,15 @@ fn changed_packets_end_in_error_messages() -> Result<()> {
         target
             .server
             .sql("drop database if exists d; drop database if exists bintide; reset binary logs and gtids")?;
-        // The first run of each command gets unchanged packets.
+        // The first run of each command receives unchanged packets.
         let is_true = number < COMMANDS.len();
-        let tampering = match is_true {
-            true => Tampering { at: (usize::MAX, 0), change: Change::Empty, seed: 0 },
-            false => Tampering::draw(&mut random),
+        let packet_change = match is_true {
+            true => PacketChange { at: (usize::MAX, 0), change: Change::Empty, seed: 0 },
+            false => PacketChange::draw(&mut random),
         };
-        source.tamper(&tampering);
-        target.tamper(&tampering);
-        let context = || format!("run {number}, seed {seed}: {arguments:?} with {tampering:?}");
+        source.tamper(&packet_change);
+        target.tamper(&packet_change);
+        let context = || format!("run {number}, seed {seed}: {arguments:?} with {packet_change:?}");
         let bounded = run_one(directory.path(), arguments, &source, &target).with_context(context)?;
         check(&bounded).with_context(context)?;
         let code = bounded.ran.code.unwrap_or_default();

@@ -51,7 +51,7 @@ impl Certificate {
     ];
 }
 
-/// Server's offer of TLS as the client sees it.
+/// Server's offer of TLS as the client receives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Offer {
     Arrives,
@@ -253,7 +253,7 @@ fn readable(proxy: &Proxy) -> Vec<&'static str> {
 }
 
 #[test]
-fn every_mode_meets_every_certificate() -> Result<()> {
+fn every_mode_is_tried_with_every_certificate() -> Result<()> {
     let (certificates, usual) = (Certificates::new()?, server()?);
     let expired = server_by(&Launch::mysql().options(certificates.options(Certificate::Expired)))?;
     for certificate in Certificate::ALL {
@@ -291,10 +291,10 @@ fn check(
     match (found, expected) {
         (Ok(found), expected) => ensure!(found == expected, "found {found:?}, expected {expected:?}"),
         (Err(error), ConnectionOutcome::Refused(why)) => {
-            let said = error.to_string();
-            ensure!(said.contains(why), "expected {why}: {said}");
+            let text = error.to_string();
+            ensure!(text.contains(why), "expected {why}: {text}");
             for weak in ["tls=off", "DISABLED"] {
-                ensure!(!said.contains(weak), "{address}: the message advises a weaker mode: {said}");
+                ensure!(!text.contains(weak), "{address}: the message advises a weaker mode: {text}");
             }
         }
         (Err(error), expected) => bail!("expected {expected:?}: {error}"),
@@ -388,7 +388,7 @@ fn sockets_directories_and_client_certificates() -> Result<()> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TlsOption {
     /// No options.
-    Unsaid,
+    Default,
     Off,
     Required,
     /// A mode and our CA.
@@ -413,7 +413,7 @@ impl Commands<'_> {
     fn command(&self, name: &str, option: TlsOption) -> Result<Command> {
         let (ca, port) = (self.certificates.text("ca.pem"), self.port.to_string());
         let query = match option {
-            TlsOption::Unsaid | TlsOption::OptionFile | TlsOption::AuthorityAlone => String::new(),
+            TlsOption::Default | TlsOption::OptionFile | TlsOption::AuthorityAlone => String::new(),
             TlsOption::Off => "?tls=off".to_owned(),
             TlsOption::Required => "?tls=required".to_owned(),
             TlsOption::Verified => format!("?tls-ca={ca}&tls=required"),
@@ -425,7 +425,7 @@ impl Commands<'_> {
         let account = ["-h", "127.0.0.1", "-P", &port, "-u", USER];
         // Options of commands whose server is not given as an address.
         let options = match option {
-            TlsOption::Unsaid | TlsOption::OptionFile => Vec::new(),
+            TlsOption::Default | TlsOption::OptionFile => Vec::new(),
             TlsOption::Off => vec!["--ssl-mode=DISABLED".to_owned()],
             TlsOption::Required => vec!["--ssl-mode=REQUIRED".to_owned()],
             TlsOption::Verified => vec!["--ssl-mode=VERIFY_IDENTITY".to_owned(), format!("--ssl-ca={ca}")],
@@ -456,7 +456,7 @@ impl Commands<'_> {
 }
 
 /// Number of bytes from a server that is larger than a login with a certificate.
-const LET_IN_BYTES: usize = 2_000;
+const LOGGED_IN_BYTES: usize = 2_000;
 
 /// Waits for the command's end, or until it is logged in and reads data. Returns its messages.
 fn watch(mut child: Child, proxy: &Proxy) -> Result<String> {
@@ -486,7 +486,7 @@ fn every_command_obeys_the_mode() -> Result<()> {
     let untrusted = ConnectionOutcome::Refused("not signed by an authority in");
     let cells: [(TlsOption, Certificate, Offer, ConnectionOutcome); 9] = [
         (TlsOption::Off, Certificate::Right, Offer::Arrives, ConnectionOutcome::Plain),
-        (TlsOption::Unsaid, Certificate::SelfSigned, Offer::Arrives, ConnectionOutcome::Encrypted),
+        (TlsOption::Default, Certificate::SelfSigned, Offer::Arrives, ConnectionOutcome::Encrypted),
         (TlsOption::Verified, Certificate::Right, Offer::Arrives, ConnectionOutcome::Encrypted),
         (TlsOption::Verified, Certificate::UnknownAuthority, Offer::Arrives, untrusted),
         (TlsOption::OptionFile, Certificate::Right, Offer::Arrives, ConnectionOutcome::Encrypted),
@@ -515,26 +515,26 @@ fn every_command_obeys_the_mode() -> Result<()> {
             }
             let cell = format!("{name}: {option:?}, {certificate:?}, {offer:?}");
             proxy.record();
-            let said = watch(commands.command(name, option)?.spawn()?, &proxy)?;
+            let text = watch(commands.command(name, option)?.spawn()?, &proxy)?;
             let readable = readable(&proxy);
             match expected {
                 ConnectionOutcome::Refused(why) => {
-                    ensure!(said.contains(why), "{cell}: expected {why}: {said}")
+                    ensure!(text.contains(why), "{cell}: expected {why}: {text}")
                 }
                 _ => {
-                    ensure!(!said.contains("TLS") && !said.contains("no connection"), "{cell}: {said}");
+                    ensure!(!text.contains("TLS") && !text.contains("no connection"), "{cell}: {text}");
                     let received = proxy.recorded().server.len();
-                    let is_let_in = expected == ConnectionOutcome::Plain || received > LET_IN_BYTES;
-                    ensure!(is_let_in, "{cell}: it received only {received} bytes: {said}");
+                    let is_logged_in = expected == ConnectionOutcome::Plain || received > LOGGED_IN_BYTES;
+                    ensure!(is_logged_in, "{cell}: it received only {received} bytes: {text}");
                 }
             }
             ensure!(
-                !said.contains("tls=off") && !said.contains("DISABLED"),
-                "{cell}: the message advises a weaker mode: {said}"
+                !text.contains("tls=off") && !text.contains("DISABLED"),
+                "{cell}: the message advises a weaker mode: {text}"
             );
             match expected {
                 ConnectionOutcome::Plain => {
-                    ensure!(readable.contains(&USER), "{cell}: nothing was recorded: {said}")
+                    ensure!(readable.contains(&USER), "{cell}: nothing was recorded: {text}")
                 }
                 _ => ensure!(readable.is_empty(), "{cell}: readable: {readable:?}"),
             }

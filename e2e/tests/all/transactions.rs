@@ -40,8 +40,8 @@ fn check(log: &[u8]) -> Result<u64> {
         check_event(&raw, format).with_context(|| format!("at {position}"))?;
         let tracked = tracker.track(position, &raw, format).with_context(|| format!("at {position}"))?;
         if let Some(outline) = tracked.ended {
-            let said = outline.stamps.and_then(|stamps| stamps.transaction_size);
-            ensure!(said == Some(outline.size), "{outline:?}");
+            let stated_size = outline.stamps.and_then(|stamps| stamps.transaction_size);
+            ensure!(stated_size == Some(outline.size), "{outline:?}");
             count += 1;
         }
         rest = &rest[raw.bytes().len()..];

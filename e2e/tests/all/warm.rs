@@ -130,8 +130,8 @@ fn secondary_indexes_neighbours_and_parents_are_read_for_compressed_and_encrypte
 fn servers_that_are_no_replicas_are_refused() -> Result<()> {
     let server = Launch::mysql().start()?;
     let ran = command(&server, "root")?.output()?;
-    let said = String::from_utf8_lossy(&ran.stderr);
-    ensure!(ran.status.code() == Some(2) && said.contains("the server is not a replica"), "{said}");
+    let printed = String::from_utf8_lossy(&ran.stderr);
+    ensure!(ran.status.code() == Some(2) && printed.contains("the server is not a replica"), "{printed}");
     Ok(())
 }
 

@@ -94,10 +94,10 @@ fn all_channels_are_warmed_or_one() -> Result<()> {
     let report = warming.end()?;
     ensure!(channels(&report) == ["east", "west-2"] && has_no_errors(&report), "{report}");
     let ran = command(&replica, "root")?.args(["--channel", "north"]).output()?;
-    let said = String::from_utf8_lossy(&ran.stderr);
+    let printed = String::from_utf8_lossy(&ran.stderr);
     ensure!(
-        ran.status.code() == Some(2) && said.contains("no channel north: its channels are east, west-2"),
-        "{said}"
+        ran.status.code() == Some(2) && printed.contains("no channel north: its channels are east, west-2"),
+        "{printed}"
     );
     Ok(())
 }
@@ -178,8 +178,8 @@ fn given_logs_are_searched_on_any_server() -> Result<()> {
             command.args((why != "--force").then_some("--force"));
         }
         let ran = command.output()?;
-        let said = String::from_utf8_lossy(&ran.stderr);
-        ensure!(ran.status.code() == Some(2) && said.contains(why), "{said}");
+        let printed = String::from_utf8_lossy(&ran.stderr);
+        ensure!(ran.status.code() == Some(2) && printed.contains(why), "{printed}");
     }
     let before = pages_cached(&server, "d.t.PRIMARY")?;
     let logs = directory.to_string_lossy();
@@ -220,8 +220,8 @@ fn unusable_setups_are_refused_at_once() -> Result<()> {
         ("root", &["--relay-logs", &log[..log.len() - 1]], "run bintide on the replica's machine"),
     ] {
         let ran = command(&replica, user)?.args(options).output()?;
-        let said = String::from_utf8_lossy(&ran.stderr);
-        ensure!(ran.status.code() == Some(2) && said.contains(expected), "{expected}: {said}");
+        let printed = String::from_utf8_lossy(&ran.stderr);
+        ensure!(ran.status.code() == Some(2) && printed.contains(expected), "{expected}: {printed}");
     }
     // If an account lacks SELECT on a table, the server hides the table.
     replica.sql("stop replica sql_thread")?;

@@ -132,7 +132,7 @@ fn warming_continues_after_changed_definitions() -> Result<()> {
     replica.replica.sql("stop replica sql_thread")?;
     let before = replica.warming.searches()?;
     replica.source.sql("insert into d.u values ('three', 3)")?;
-    // warm learns late that the applier has changed the tables, and skips their rows until then.
+    // warm detects late that the applier has changed the tables, and skips their rows until then.
     let searched = || {
         replica
             .source

@@ -131,7 +131,7 @@ fn compressed(compression: PacketCompression) -> LinkOptions {
 
 /// Result of a dump: events by file and position, event types, and counts of other events.
 #[derive(Default)]
-struct Received {
+struct ReceivedDump {
     files: BTreeMap<String, BTreeMap<u64, Vec<u8>>>,
     types: Vec<EventType>,
     repeated: usize,
@@ -156,9 +156,9 @@ fn first_file() -> ReplicaStart {
 }
 
 /// Receives from a start point to the end.
-fn receive(address: &ServerAddress, options: &LinkOptions, start: ReplicaStart) -> Result<Received> {
+fn receive(address: &ServerAddress, options: &LinkOptions, start: ReplicaStart) -> Result<ReceivedDump> {
     let mut source = LiveSource::open(address, options, replica(start, ReplicaEnd::LastEvent))?;
-    let mut received = Received::default();
+    let mut received = ReceivedDump::default();
     loop {
         let file = String::from_utf8_lossy(source.reader().file()).into_owned();
         let Some(live) = source.next()? else { return Ok(received) };
@@ -182,7 +182,7 @@ fn receive(address: &ServerAddress, options: &LinkOptions, start: ReplicaStart) 
 }
 
 /// Compares each event with the source's file at its position. Returns the number of received bytes of each file.
-fn compare(server: &TestServer, received: &Received) -> Result<Vec<usize>> {
+fn compare(server: &TestServer, received: &ReceivedDump) -> Result<Vec<usize>> {
     let mut sizes = Vec::new();
     for path in server.binlogs()? {
         let name = path.file_name().context("a log without a name")?.to_string_lossy().into_owned();
@@ -202,7 +202,7 @@ fn compare(server: &TestServer, received: &Received) -> Result<Vec<usize>> {
 }
 
 /// Checks that all bytes were received.
-fn compare_whole(server: &TestServer, received: &Received) -> Result<()> {
+fn compare_whole(server: &TestServer, received: &ReceivedDump) -> Result<()> {
     let sizes = compare(server, received)?;
     for (path, size) in server.binlogs()?.iter().zip(sizes) {
         let expected = fs::metadata(path)?.len() as usize - 4;
@@ -268,7 +268,7 @@ fn dumps_of_mysql() -> Result<()> {
     refusals(&server, &plain)
 }
 
-/// Tests COM_BINLOG_DUMP_GTID without GTIDs: it takes a file and a position too, of 64 bits.
+/// Tests COM_BINLOG_DUMP_GTID without GTIDs: it also takes a file, and a position of 64 bits.
 fn by_the_other_command(plain: &ServerAddress, expected: &[u8], position: u64) -> Result<()> {
     let mut link = ServerLink::open(plain, &LinkOptions::default())?;
     link.query("set @source_binlog_checksum = 'CRC32'")?;
@@ -435,6 +435,6 @@ fn recorded_conversations_match_real_servers() -> Result<()> {
 /// Returns the replica's packets from its first query on.
 fn questions(text: &str) -> Vec<String> {
     let first = "SELECT UNIX_TIMESTAMP".bytes().map(|byte| format!("{byte:02x}")).collect::<String>();
-    let said = text.lines().filter(|line| line.starts_with("client"));
-    said.skip_while(|line| !line.contains(&first)).map(str::to_owned).collect()
+    let client_lines = text.lines().filter(|line| line.starts_with("client"));
+    client_lines.skip_while(|line| !line.contains(&first)).map(str::to_owned).collect()
 }
