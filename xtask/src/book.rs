@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::cargo_tool::CargoTool;
 
-/// Another version may refuse the settings in docs/book.toml.
+/// mdBook in a fixed version, because another version may refuse the settings in docs/book.toml.
 const MDBOOK: CargoTool = CargoTool {
     name: "mdbook",
     version: "0.5.4",

@@ -11,8 +11,8 @@ use testkit::{
     workspace_root,
 };
 
-/// Fetches the servers, builds the command, and runs every test of the workspace. `filters` go to the test programs;
-/// `servers` are for the tests that run on many servers.
+/// Fetches the servers, builds the command, and runs every test of the workspace. `filters` are passed to the test
+/// programs. `servers` are those of the tests that run on many servers.
 pub(crate) fn run_tests(filters: &[String], servers: Option<&str>) -> Result<()> {
     let chosen = servers.map_or_else(TestPackage::from_env, TestPackage::parse_list)?;
     for package in crate::servers::needed_packages(&chosen) {
@@ -59,7 +59,7 @@ const FEATURES: [&str; 5] = ["zstd", "zlib", "ciphers", "charsets", "serde"];
 /// Checks that each feature of the format crate works alone and can be disabled, and that the command can be built
 /// without its own features. The tests of the workspace enable all of them together.
 pub(crate) fn check_features() -> Result<()> {
-    // As a part of the workspace, so that third-party crates are those that were compiled for the other lints.
+    // `--workspace` gives third-party crates the same features as the other lints, so that they are compiled once.
     let command = ["--workspace", "--bin", "bintide"];
     lint_with(&command, "")?;
     lint_with(&command, "bintide/archive")?;
@@ -94,7 +94,7 @@ pub(crate) fn workspace_field(root: &Path, name: &str) -> Result<String> {
 fn run_rustup(arguments: &[&str]) -> Result<()> {
     let mut rustup = Command::new("rustup");
     rustup.args(arguments).current_dir(workspace_root()).stdout(Stdio::null());
-    // The compiler of the cargo that runs this program.
+    // cargo sets these variables for this program; they would select its own compiler.
     for name in ["CARGO", "RUSTC", "RUSTDOC", "RUSTUP_TOOLCHAIN"] {
         rustup.env_remove(name);
     }

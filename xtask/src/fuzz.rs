@@ -36,7 +36,7 @@ pub(crate) fn fuzz(fuzzing: &FuzzOptions) -> Result<()> {
 
 fn run(target: &str, minutes: u32) -> Result<()> {
     let artifacts = fuzz_directory().join("artifacts").join(target);
-    fs::create_dir_all(&artifacts).with_context(|| format!("create {}", artifacts.display()))?;
+    fs::create_dir_all(&artifacts).with_context(|| format!("could not create {}", artifacts.display()))?;
     let status = cargo()
         // Instrumentation needs unstable options. This variable enables them in the stable compiler, so that no nightly
         // compiler is needed.
@@ -48,7 +48,7 @@ fn run(target: &str, minutes: u32) -> Result<()> {
         .arg(format!("-artifact_prefix={}/", artifacts.display()))
         .args(["-timeout=20", "-rss_limit_mb=2048", "-max_len=16384", "-print_final_stats=1"])
         .status()
-        .context("run cargo fuzz")?;
+        .context("could not run cargo fuzz")?;
     ensure!(
         status.success(),
         "{target} failed; copy the input from {} to fuzz/findings/{target}/, and fix the cause",
@@ -64,13 +64,13 @@ fn write_seeds() -> Result<Vec<String>> {
         .arg(corpus_directory())
         .stderr(std::process::Stdio::inherit())
         .output()
-        .context("write the seeds")?;
+        .context("could not run cargo")?;
     ensure!(output.status.success(), "could not write the seeds");
     Ok(String::from_utf8(output.stdout)?.lines().map(str::to_owned).collect())
 }
 
 fn ensure_cargo_fuzz() -> Result<()> {
-    let output = cargo().args(["fuzz", "--version"]).output().context("look for cargo-fuzz")?;
+    let output = cargo().args(["fuzz", "--version"]).output().context("could not run cargo")?;
     ensure!(output.status.success(), "cargo-fuzz is missing: `cargo install cargo-fuzz`");
     Ok(())
 }
@@ -83,7 +83,7 @@ fn corpus_directory() -> PathBuf {
     fuzz_directory().join("corpus")
 }
 
-/// Returns the directory of all fuzzing results: inputs that reach new code are kept from run to run.
+/// Returns the directory of all fuzzing results. It keeps inputs that reach new code for later runs.
 fn fuzz_directory() -> PathBuf {
     let target =
         env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace_root().join("target"), PathBuf::from);

@@ -110,11 +110,11 @@ impl Drop for JavaProcess {
     }
 }
 
-/// Waits until the log has this text.
+/// Waits until the log of a tool contains this text.
 fn wait_for(log: &Path, text: &str) -> Result<()> {
     let began = Instant::now();
     while !fs::read_to_string(log)?.contains(text) {
-        ensure!(began.elapsed() < Duration::from_secs(120), "it does not start: see {}", log.display());
+        ensure!(began.elapsed() < Duration::from_secs(120), "the tool does not start: see {}", log.display());
         thread::sleep(Duration::from_millis(50));
     }
     // The tool logs the text before it reads.
@@ -127,7 +127,7 @@ fn wait_for_end(engine: &mut JavaProcess, records: &Path, log: &Path) -> Result<
     let began = Instant::now();
     while !fs::read_to_string(records)?.contains(LAST_VALUE) {
         let is_running = engine.0.try_wait()?.is_none() && began.elapsed() < Duration::from_secs(120);
-        ensure!(is_running, "it stopped before the end: see {}", log.display());
+        ensure!(is_running, "the tool did not read the last row: see {}", log.display());
         thread::sleep(Duration::from_millis(50));
     }
     Ok(())

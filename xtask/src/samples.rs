@@ -69,16 +69,16 @@ fn write_table(directory: &Path, scripts: &[SampleScript]) -> Result<()> {
     let marks =
         readme.split_once(TABLE_BEGIN).and_then(|(head, rest)| Some((head, rest.split_once(TABLE_END)?.1)));
     let (head, tail) = marks.context("samples/README.md has no marks for its table")?;
-    let mut table = String::from("| sample | made by | bytes | how |\n|---|---|---|---|\n");
+    let mut table = String::from("| sample | made by | bytes | recorded with |\n|---|---|---|---|\n");
     for script in scripts {
         for recipe in script.recipes.iter().filter(|recipe| directory.join(&recipe.name).exists()) {
             let (name, made_by, bytes) = (&recipe.name, &script.name, size(&directory.join(&recipe.name))?);
             let options = recipe.options.iter().map(|option| format!(" `{option}`")).collect::<String>();
-            let how = format!("{}{options}", recipe.kind.description());
-            writeln!(table, "| [{name}]({name}) | [{made_by}.sql]({made_by}.sql) | {bytes} | {how} |")?;
+            let recording = format!("{}{options}", recipe.kind.description());
+            writeln!(table, "| [{name}]({name}) | [{made_by}.sql]({made_by}.sql) | {bytes} | {recording} |")?;
         }
     }
-    let mut contents = String::from("| script | what is in its logs |\n|---|---|\n");
+    let mut contents = String::from("| script | content of its logs |\n|---|---|\n");
     for script in scripts {
         writeln!(contents, "| [{0}.sql]({0}.sql) | {1} |", script.name, script.title)?;
     }

@@ -17,7 +17,7 @@ use testkit::{
 
 /// Time during which the source writes, so that the chart has content.
 const LOAD_TIME: Duration = Duration::from_secs(40);
-/// Times within it at which one client is stopped, and goes on.
+/// Times after the start of the load at which one client is stopped and continued.
 const PAUSE_START: Duration = Duration::from_secs(12);
 const PAUSE_END: Duration = Duration::from_secs(24);
 /// Picture in the documentation.
@@ -54,7 +54,7 @@ const FORMATS: [(&str, usize, u32, ColorScheme); 4] = [
     ("phone-dark", 1, 400, ColorScheme::Dark),
 ];
 
-/// Program that ends with this value.
+/// Running program, which is killed on drop.
 struct Process(Child);
 
 impl Process {
@@ -70,7 +70,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended.
+        // Killing fails if the program has already ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -134,13 +134,13 @@ fn take_relay_pictures(bintide: &Path, pictures: &Path) -> Result<()> {
 fn wait_for_port(port: u16) -> Result<()> {
     let began = Instant::now();
     while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
-        ensure!(began.elapsed() < Duration::from_secs(30), "the relay does not listen");
+        ensure!(began.elapsed() < Duration::from_secs(30), "the relay does not listen on port {port}");
         thread::sleep(Duration::from_millis(50));
     }
     Ok(())
 }
 
-/// Starts clients: mysqlbinlog, which reads as-is, and two that get plain logs.
+/// Starts clients: mysqlbinlog, which reads as-is, and two that receive plain logs.
 fn start_clients(bintide: &Path, directory: &Path, port: u16) -> Result<Vec<Process>> {
     let home = PackageHome::find(TestPackage::Mysql)?;
     let mut reader = home.command("mysqlbinlog")?;

@@ -22,7 +22,7 @@ pub(crate) enum ServerCommand {
     /// Start a server that runs until it is stopped
     Start {
         #[command(flatten)]
-        which: ServerSelection,
+        selection: ServerSelection,
         /// Name of the server, as for `cargo xtask servers fetch`
         #[arg(long, default_value = "mysql", value_parser = server_named)]
         server: TestPackage,
@@ -36,7 +36,7 @@ pub(crate) enum ServerCommand {
     /// Open the command line client on the server, or run it with the given arguments
     Sql {
         #[command(flatten)]
-        which: ServerSelection,
+        selection: ServerSelection,
         /// Arguments of the client, after `--`
         #[arg(last = true)]
         arguments: Vec<String>,
@@ -44,7 +44,7 @@ pub(crate) enum ServerCommand {
     /// Stop the server, and remove its data
     Stop {
         #[command(flatten)]
-        which: ServerSelection,
+        selection: ServerSelection,
     },
 }
 
@@ -89,19 +89,19 @@ pub(crate) fn needed_packages(chosen: &[TestPackage]) -> Vec<TestPackage> {
 /// Starts, uses or stops a server manually.
 pub(crate) fn run_server_command(command: ServerCommand) -> Result<()> {
     match command {
-        ServerCommand::Start { which, server, port, options } => start(&which, server, port, options),
-        ServerCommand::Sql { which, arguments } => sql(&which, &arguments),
-        ServerCommand::Stop { which } => testkit::stop_lasting(&which.directory()),
+        ServerCommand::Start { selection, server, port, options } => start(&selection, server, port, options),
+        ServerCommand::Sql { selection, arguments } => sql(&selection, &arguments),
+        ServerCommand::Stop { selection } => testkit::stop_lasting(&selection.directory()),
     }
 }
 
 fn start(
-    which: &ServerSelection,
+    selection: &ServerSelection,
     package: TestPackage,
     port: Option<u16>,
     options: Vec<String>,
 ) -> Result<()> {
-    let directory = which.directory();
+    let directory = selection.directory();
     let launch = Launch::of(package).options(options).lasting(&directory);
     let server = port.into_iter().fold(launch, Launch::port).start()?;
     fs::write(directory.join("client"), format!("{}\n{}\n", package.name(), server.socket().display()))?;
@@ -114,13 +114,15 @@ fn start(
     Ok(())
 }
 
-fn sql(which: &ServerSelection, arguments: &[String]) -> Result<()> {
-    let text = fs::read_to_string(which.directory().join("client")).with_context(|| {
-        format!("server {} is not running; start it with: cargo xtask server start", which.name)
+fn sql(selection: &ServerSelection, arguments: &[String]) -> Result<()> {
+    let text = fs::read_to_string(selection.directory().join("client")).with_context(|| {
+        format!("server {} is not running; start it with: cargo xtask server start", selection.name)
     })?;
-    let (name, socket) = text.trim().split_once('\n').context("the notes about the server are damaged")?;
-    let home =
-        PackageHome::find(TestPackage::from_name(name).context("the notes about the server are damaged")?)?;
+    let (name, socket) =
+        text.trim().split_once('\n').context("the file with the server's socket is damaged")?;
+    let home = PackageHome::find(
+        TestPackage::from_name(name).context("the file with the server's socket is damaged")?,
+    )?;
     let client = ServerClient::new(home, PathBuf::from(socket));
     let error: io::Error = client.command()?.args(arguments).exec();
     Err(error).context("could not run the client")

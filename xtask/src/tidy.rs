@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 
-/// Directories that hold nothing of ours: what is built, what git keeps, what runs wrote.
-const NOT_OURS: [&str; 4] = [".git", "target", "node_modules", "corpus"];
+/// Directories without sources of the project: those of git, builds, packages and fuzzing.
+const UNCHECKED_DIRECTORIES: [&str; 4] = [".git", "target", "node_modules", "corpus"];
 
 /// A file of the workspace and its text.
 struct File {
@@ -47,7 +47,7 @@ pub(crate) fn check() -> Result<()> {
         println!("{finding}");
     }
     ensure!(findings.is_empty(), "tidy: {} findings", findings.len());
-    println!("tidy: {} files, nothing to mend", files.len());
+    println!("tidy: {} files, no findings", files.len());
     Ok(())
 }
 
@@ -58,13 +58,13 @@ fn read_files(root: &Path, directory: &Path, files: &mut Vec<File>) -> Result<()
     for entry in entries {
         let entry = entry?;
         let path = directory.join(entry.file_name());
-        if NOT_OURS.iter().any(|name| entry.file_name() == *name) {
+        if UNCHECKED_DIRECTORIES.iter().any(|name| entry.file_name() == *name) {
             continue;
         }
         if entry.file_type()?.is_dir() {
             read_files(root, &path, files)?;
         } else if let Ok(text) = fs::read_to_string(entry.path()) {
-            files.push(File { path, text }); // What is not text is none of tidy's business.
+            files.push(File { path, text }); // Files that are not text are not checked.
         }
     }
     files.sort_by(|a, b| a.path.cmp(&b.path));
@@ -80,7 +80,7 @@ impl File {
         self.extension() == "rs"
     }
 
-    /// Rust, shell, settings: what is run or configures a run.
+    /// Returns whether the file is a program, a script or settings.
     fn is_code(&self) -> bool {
         matches!(self.extension(), "rs" | "sh" | "toml" | "yml" | "yaml" | "go")
             || self.path.starts_with(".ci")

@@ -4,8 +4,8 @@ use std::path::{self, Path};
 
 use anyhow::Result;
 
-/// Runs the test that compares the snapshot, so that it writes it instead; with the directory of a recording, also
-/// the examples from it.
+/// Runs the tests of the snapshot so that they write the snapshot. With the directory of a recording, the tests also
+/// write the examples from the recording.
 pub(crate) fn write(recorded: Option<&Path>) -> Result<()> {
     let arguments =
         ["test", "--quiet", "--package", "bintide-e2e", "--test", "all", "--", "words::", "docs::"];
@@ -17,6 +17,6 @@ pub(crate) fn write(recorded: Option<&Path>) -> Result<()> {
             test.env("BINTIDE_RECORDED", directory);
         }
     })?;
-    println!("e2e/words/ is written; read what changed with `git diff e2e/words/`, and commit it");
+    println!("e2e/words/ is written; read the changes with `git diff e2e/words/`, and commit it");
     Ok(())
 }

@@ -28,7 +28,7 @@ if [ \"$1\" = configure ]; then
 fi
 ";
 
-/// Maintainer script: systemd forgets the removed units. Running services keep running until they are stopped.
+/// Maintainer script that makes systemd unload the removed units. Running services keep running until they are stopped.
 const POSTRM: &str = "\
 #!/bin/sh
 set -e

@@ -10,10 +10,10 @@ use super::command::{empty_directory, run};
 
 const SUITE: &str = "bookworm";
 
-/// Programs that the maintainer scripts use if they are there.
+/// Packages of the programs that the maintainer scripts use if they are installed.
 const PACKAGES: &str = "systemd";
 
-/// Unpacks the system into a root directory. debootstrap makes it once; the user's cache keeps it.
+/// Unpacks the system into a root directory. debootstrap makes its archive once; the user's cache keeps the archive.
 pub(crate) fn unpack(root: &Path) -> Result<()> {
     let archive = testkit::cache_dir().join(format!("debian-{SUITE}-1.tar"));
     if !archive.exists() {

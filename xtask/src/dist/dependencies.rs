@@ -98,8 +98,7 @@ impl DependencyList {
 
     /// Returns the licences of all libraries, with their texts. Each text occurs once.
     ///
-    /// Libraries without a file with their licence get the text of `source`, the workspace, if they have one of its
-    /// licences.
+    /// For a library without a licence file, the text is that of the same licence in `source`, the workspace.
     pub(crate) fn licence_texts(&self, source: &Path) -> Result<String> {
         let mut out = String::from(
             "bintide contains these libraries. The texts of their licences follow the list.\n\n",

@@ -171,7 +171,7 @@ fn check_scripts(kind: PackageKind, root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns the start of a command that sees the process file system in a root directory. systemd-tmpfiles needs it.
+/// Returns the start of a command in a root directory with the process file system, which systemd-tmpfiles needs.
 fn in_system(root: &Path) -> Command {
     let mut unshare = Command::new("unshare");
     unshare.args(["--mount", "sh", "-c", "mount -t proc proc \"$0/proc\" && exec \"$@\""]).arg(root);

@@ -38,7 +38,7 @@ use crate::checks::workspace_field;
 /// Options of `cargo xtask dist`.
 #[derive(Args)]
 pub(crate) struct DistOptions {
-    /// Architectures to make packages for; packages of others stay as they are [default: all]
+    /// Architectures to make packages for; packages of other architectures are kept [default: all]
     #[arg(long, value_enum, value_name = "ARCH")]
     arch: Vec<PackageArch>,
     /// Install each package in a root directory of its own, run it there, and remove it (needs root)

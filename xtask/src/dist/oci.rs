@@ -82,7 +82,7 @@ fn stage_layer(work: &Path, staged: &StagedPackage) -> Result<PathBuf> {
         fs::create_dir_all(to.parent().context("a file without a directory")?)?;
         run(Command::new("cp").args(["--recursive", "--dereference"]).arg(&from).arg(&to))?;
     }
-    // The same zones in forms that nothing reads.
+    // Other forms of the same zones, which bintide does not read.
     for form in ["posix", "right"] {
         testkit::remove_dir(&root.join("usr/share/zoneinfo").join(form))?;
     }

@@ -75,7 +75,7 @@ impl StagedPackage {
         Ok(staged)
     }
 
-    /// Returns the package whose files are in `root`.
+    /// Returns a package whose files are in `root`.
     pub(crate) fn at(arch: PackageArch, root: PathBuf) -> Self {
         Self { arch, root }
     }
@@ -85,7 +85,7 @@ impl StagedPackage {
         normalize_modes(&self.root)
     }
 
-    /// Root of the staged files.
+    /// Returns the root of the staged files.
     pub(crate) fn root(&self) -> &Path {
         &self.root
     }

@@ -96,8 +96,8 @@ fn write_empty_curl_header(directory: &Path) -> Result<PathBuf> {
 
 /// Writes a program that is run in place of Perl by the build of OpenSSL, and returns its path.
 ///
-/// OpenSSL compiles the command line of its compiler into its library (`util/mkbuildinf.pl`). It contains paths of this
-/// machine. The program gives the script another text.
+/// OpenSSL compiles the command line of its compiler into its library (`util/mkbuildinf.pl`). The command line contains
+/// paths of this machine. The program passes `zig` to the script instead.
 fn write_perl(directory: &Path) -> Result<PathBuf> {
     const SCRIPT: &str = r#"#!/bin/sh
 case "$1" in

@@ -255,7 +255,7 @@ fn known_difference_without_snapshot(path: &str, theirs: &Value, ours: &Value) -
         Some("charsetName" | "defaultCharsetName")
             if path.starts_with(".tableChanges") && theirs.is_null() && ours == "utf8mb4" =>
         {
-            Some("the server's character set, which it does not know without a snapshot")
+            Some("the server's character set, which Debezium reads only in a snapshot")
         }
         _ => known_difference(path, theirs, ours),
     }
@@ -279,7 +279,7 @@ fn known_difference(path: &str, theirs: &Value, ours: &Value) -> Option<&'static
             "default values: doubled quotes"
         }
         _ if column == "defaultCharsetName" && *theirs == "latin2" && *ours == "koi8r" => {
-            "ALTER TABLE … DEFAULT CHARACTER SET, which it ignores"
+            "ALTER TABLE … DEFAULT CHARACTER SET, which Debezium ignores"
         }
         _ if path.starts_with(".tableChanges") && is_conversion_to_binary(theirs, ours) => {
             "texts that were converted to binary: the server's types of them"

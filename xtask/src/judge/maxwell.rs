@@ -1,7 +1,7 @@
 //! Runs Maxwell, and lists its known differences.
 //!
-//! The last version in the registry is of 2019. It lacks the present name of a statement that it needs, and a way to
-//! request the server's password key: `bench/maxwell` adds both. Its decoding of the log is unchanged.
+//! The last version in the registry is of 2019. It uses the old name of a statement, and cannot request the server's
+//! password key. `bench/maxwell` adds both. The decoding of the log is unchanged.
 
 use std::fs;
 use std::path::Path;
@@ -28,7 +28,7 @@ const MORE_CHANGES_SQL: &str = "
     ALTER TABLE t ADD COLUMN more DECIMAL(10, 2) UNSIGNED NOT NULL DEFAULT 7.5;
     INSERT INTO t VALUES (9, 'z', 1.25);";
 
-/// Runs both, compares the records, and prints the differences.
+/// Runs Maxwell and bintide, compares the records, and prints the differences.
 pub(super) fn judge(directory: &Path) -> Result<()> {
     fetch_jars(
         directory,
@@ -146,7 +146,7 @@ fn known_difference(path: &str, theirs: &Value, ours: &Value) -> Option<&'static
             "negative times in documents"
         }
         _ if column == "y" && *theirs == 1900 && *ours == 0 => "YEAR 0000",
-        _ if is_time(column) && !fits_a_day(our) => "times outside a day, which it does not support",
+        _ if is_time(column) && !fits_a_day(our) => "times outside a day, which Maxwell does not support",
         _ if their.starts_with("0000-00-00") && has_zeros(our) => "invalid dates",
         _ if column.starts_with('b') && ours.as_u64() > Some(i32::MAX as u64) && theirs.is_i64() => {
             "BIT of more than 31 bits"

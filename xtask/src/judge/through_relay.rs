@@ -17,7 +17,7 @@ use super::{
 
 /// Name, password and database of the account that the programs use.
 const ACCOUNT: &str = "judge";
-/// Directory of Maxwell with its own login.
+/// Directory of Maxwell without the changed login of `bench/maxwell`.
 const MAXWELL: &str = "maxwell-for-relay";
 /// Maximum time of a program.
 const RUN_TIME_MAX: Duration = Duration::from_secs(180);
@@ -27,7 +27,7 @@ const PYTHON_PACKAGES: [&str; 2] = ["mysql-replication==1.0.17", "cryptography"]
 /// Runs a program until the last change, and returns the changes that it reports.
 type ChangeReader = fn(&JudgedRelay) -> Result<Vec<String>>;
 
-/// A relay that runs, its source, and its files.
+/// Running relay, its source, and its files.
 struct JudgedRelay {
     source: TestServer,
     port: u16,
@@ -45,7 +45,7 @@ impl Drop for JudgedRelay {
 /// Runs all programs, one after the other.
 pub(super) fn judge(directory: &Path) -> Result<()> {
     super::debezium::fetch(&make_directory(&directory.join("debezium"))?)?;
-    // Its own login needs mysql_native_password, which the relay has.
+    // The login of Maxwell needs mysql_native_password, which the relay has.
     fetch_jars(
         &make_directory(&directory.join(MAXWELL))?,
         "maxwell",
@@ -165,7 +165,7 @@ fn run_maxwell(relay: &JudgedRelay) -> Result<Vec<String>> {
             .map(|option| format!("{option}={ACCOUNT}")),
     );
     java.args([&format!("--jdbc_options={jdbc}"), "--filter=exclude: maxwell.*", "--producer=file"]);
-    // It knows the present tables, so it must not read their definitions in the first log.
+    // Maxwell reads the definitions of the tables from the source, so it must not read those in the first log.
     java.args(["--init_position=binlog.000002:4:0"]).arg("--output_file").arg(&records);
     java.stdout(Stdio::null()).stderr(fs::File::create(&log)?);
     let mut engine = JavaProcess(java.spawn().context("could not run java")?);

@@ -1,4 +1,4 @@
-//! The subjects of commits: `area: change`, and short enough for a list.
+//! Checks the subjects of commits: `area: change`, and short enough for a list.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,7 +8,7 @@ use regex::Regex;
 
 use super::Finding;
 
-/// The last commit before the rule.
+/// Last commit whose subject is not checked.
 const RULE_PARENT: &str = "81661d2";
 
 /// Form of a subject: `area: change`.
@@ -17,7 +17,7 @@ const SUBJECT_FORM: &str = r"^[a-z0-9][a-z0-9 ,/_.-]*: \S";
 /// Longer subjects are cut in most lists of commits.
 const SUBJECT_CHARS_MAX: usize = 72;
 
-/// Checks the subjects of the commits since the rule was made.
+/// Checks the subjects of the commits since `RULE_PARENT`.
 ///
 /// # Errors
 /// Fails if git fails in a clone. A copy of the sources without git's directory has no commits to check.
@@ -31,7 +31,7 @@ pub(super) fn check(root: &Path) -> Result<Vec<Finding>> {
     subjects(root, &[&format!("{RULE_PARENT}..HEAD")])
 }
 
-/// A shallow clone lacks the commit before the rule.
+/// Returns whether the clone is shallow, so that it may lack `RULE_PARENT`.
 fn is_shallow(root: &Path) -> Result<bool> {
     Ok(git(root, &["rev-parse", "--is-shallow-repository"])?.trim() == "true")
 }

@@ -1,4 +1,4 @@
-//! Every link of a document leads somewhere, and every page of the guide is linked.
+//! Checks that the target of every link in a document exists, and that every page of the guide is linked.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Component, Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Figures of names, comments and assertions, beside those that are checked in: none may get worse.
+//! Compares figures of names, comments and assertions with the checked-in limits.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
@@ -14,8 +14,8 @@ use super::{File, Finding};
 /// The checked-in figures, from the root of the workspace.
 const LIMITS_PATH: &str = "xtask/src/tidy/figures.toml";
 
-/// Directories of crates that keep what must not be lost, and so assert what their own code promises.
-const ASSERTING: [&str; 5] =
+/// Directories of crates that store logs or apply changes. Their code must contain assertions.
+const ASSERTING_CRATES: [&str; 5] =
     ["crates/logs", "crates/mysql-target", "crates/receive", "crates/replay", "crates/sqlite-target"];
 
 /// Percentages may differ by this much: a rename elsewhere changes the total.
@@ -29,14 +29,14 @@ struct Limits {
     at_least: BTreeMap<String, f64>,
 }
 
-/// A figure, and the lines that make it as high as it is.
+/// A figure, and the lines that it counts.
 #[derive(Default)]
 struct Figure {
     value: f64,
     findings: Vec<Finding>,
 }
 
-/// Lines that the figures are made of, found in one walk over the sources.
+/// Lines that the figures count, from one pass over the sources.
 #[derive(Default)]
 struct Census {
     types: Vec<Finding>,
@@ -95,7 +95,7 @@ impl Census {
     }
 
     fn count(&mut self, file: &File, patterns: &Patterns) {
-        let asserts = ASSERTING.iter().any(|directory| file.path.starts_with(directory));
+        let asserts = ASSERTING_CRATES.iter().any(|directory| file.path.starts_with(directory));
         let mut was_doc = false;
         for (index, line) in without_tests(&file.text).lines().enumerate() {
             let finding = |text: &str| file.finding(index + 1, text);
@@ -147,7 +147,7 @@ impl Patterns {
     }
 }
 
-/// Sources of the program and of the chores, without tests.
+/// Returns whether a file is a source of the program or of xtask, and no test.
 fn is_measured(file: &File) -> bool {
     let is_source = file.path.starts_with("crates") || file.path.starts_with("xtask");
     let stem = file.path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
@@ -188,7 +188,7 @@ fn figures(census: &Census) -> BTreeMap<&'static str, Figure> {
     ])
 }
 
-/// The words of a name in camel case.
+/// Returns the words of a name in camel case.
 fn words(name: &str) -> Vec<&str> {
     let is_upper = |at: usize| name.as_bytes().get(at).is_some_and(u8::is_ascii_uppercase);
     // A word begins at a capital letter, unless it is amid an abbreviation: the P of `HTTPServer`.
@@ -200,7 +200,7 @@ fn words(name: &str) -> Vec<&str> {
     starts.iter().zip(ends).map(|(start, end)| &name[*start..end]).collect()
 }
 
-/// Checks whether the name ends in a participle, or is a gerund, which names no thing.
+/// Checks whether the name ends in a participle, or is a gerund.
 fn is_participle(name: &str) -> bool {
     const IRREGULAR: [&str; 24] = [
         "Away", "Begun", "Broken", "Built", "Chosen", "Fed", "Found", "Given", "Gone", "Had", "Held", "Kept",

@@ -1,4 +1,4 @@
-//! Imports go one way: which crate may use which.
+//! Checks that each crate depends only on the crates that it may use.
 
 use std::path::{Path, PathBuf};
 
@@ -134,7 +134,7 @@ struct Package {
 #[derive(Deserialize)]
 struct Dependency {
     name: String,
-    /// `dev`, `build`, or nothing for what the crate itself uses.
+    /// `dev` or `build`; `None` for a dependency of the crate itself.
     kind: Option<String>,
 }
 

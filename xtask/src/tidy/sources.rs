@@ -10,13 +10,13 @@ use super::{File, Finding};
 /// Maximum length of a function in lines.
 const FUNCTION_LINES_MAX: usize = 70;
 
-/// Crates that open no sockets, so that they work with bytes from anywhere.
+/// Crates that open no sockets. Their callers pass the bytes.
 const SOCKETLESS_CRATES: [&str; 5] = ["binlog", "list", "relay", "sql", "wire"];
 
 /// Pattern that no line of these files may match.
 struct Rule {
     pattern: Regex,
-    /// Pattern of lines that are allowed all the same.
+    /// Pattern of lines that are allowed although they match.
     except: Option<Regex>,
     applies: fn(&File) -> bool,
     what: &'static str,
@@ -97,7 +97,8 @@ fn rules() -> Result<Vec<Rule>> {
     ])
 }
 
-/// Functions from their first line to the brace that closes them, by indentation, which rustfmt vouches for.
+/// Finds functions that are too long. A function ends at the closing brace with its own indentation, which rustfmt
+/// guarantees.
 fn long_functions(file: &File) -> Result<Vec<Finding>> {
     let head = Regex::new(r"^(\s*)(?:pub(?:\([^)]*\))?\s+)?(?:const\s+|async\s+|unsafe\s+)*fn\s+(\w+)")?;
     let lines: Vec<&str> = file.text.lines().collect();
