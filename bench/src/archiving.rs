@@ -1,5 +1,5 @@
-//! `bintide archive` beside zstd: size, speed of writing, speed of restoring on one core, and whether each log comes
-//! back byte for byte.
+//! Compares `bintide archive` with zstd: size, speed of writing, and speed of restoring on one core. Checks that each
+//! log is restored byte for byte.
 
 use std::ffi::OsString;
 use std::fs;
@@ -83,7 +83,7 @@ pub(crate) fn measure_archive(options: &ArchiveBenchOptions) -> Result<()> {
         doc_page::ARCHIVE.write("lines", &format!("```text\n{last_line}\n```"))?;
     }
     println!("{last_line}");
-    ensure!(identical == logs, "not all logs came back");
+    ensure!(identical == logs, "not all restored logs are identical");
     Ok(())
 }
 
@@ -152,7 +152,7 @@ impl ArchiveBench {
         Ok(size)
     }
 
-    /// Returns the size of `zstd -19` of a log. It takes a minute, so it is computed once.
+    /// Returns the size of a log compressed by `zstd -19`. Compressing takes a minute, so it is done once.
     fn zstd_19_size(&self, workload: Workload, log: &Path) -> Result<u64> {
         let file = self.directory.join(format!("{REVISION}-{}.19.zst", workload.name()));
         if !file.exists() {
@@ -163,7 +163,8 @@ impl ArchiveBench {
         Ok(fs::metadata(file)?.len())
     }
 
-    /// Archives and restores the samples and the logs of the workloads. Returns how many came back, and their number.
+    /// Archives and restores the samples and the logs of the workloads. Returns the number of identical
+    /// logs, and of all.
     fn restore_all(&self, workloads: &[Workload]) -> Result<(usize, usize)> {
         let mut logs = Vec::new();
         let mut directories = vec![testkit::workspace_root().join("samples")];
@@ -186,12 +187,12 @@ impl ArchiveBench {
         }
         let mut identical = 0;
         for log in &logs {
-            identical += usize::from(self.comes_back(log)?);
+            identical += usize::from(self.is_restored(log)?);
         }
         Ok((identical, logs.len()))
     }
 
-    fn comes_back(&self, log: &Path) -> Result<bool> {
+    fn is_restored(&self, log: &Path) -> Result<bool> {
         let [archive, restored] = ["one", "restored"].map(|name| self.directory.join(name));
         testkit::remove_dir(&archive)?;
         testkit::remove_dir(&restored)?;

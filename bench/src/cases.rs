@@ -107,7 +107,7 @@ pub(super) fn memory_cases() -> Result<Vec<BenchCase>> {
     Ok(cases)
 }
 
-/// Returns the cases of commands that answer questions about logs, each beside `stats` without a selection.
+/// Returns the cases of `history`, and of `stats` with options, each beside `stats` without a selection.
 pub(super) fn answer_cases() -> Result<Vec<BenchCase>> {
     let bintide: OsString = build_bintide()?.into();
     let mut cases = Vec::new();

@@ -11,7 +11,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use plotters::style::{Color as _, IntoFont as _, ShapeStyle, TextStyle};
 
 const SIZE: (u32, u32) = (900, 340);
-/// Height below the plot, for the names of groups or places.
+/// Height below the plot, for the names of groups or positions.
 const NAMES_HEIGHT: i32 = 30;
 /// Height above the plot, for the title and the key.
 const TITLE_HEIGHT: u32 = 50;
@@ -45,7 +45,7 @@ pub(super) struct BarGroup<'a> {
     pub(super) values: Vec<f64>,
 }
 
-/// Values from left to right, joined by a line, and further values at the same places, marked by rings.
+/// Values from left to right, joined by a line, and further values at the same positions, marked by rings.
 pub(super) struct ChartLine<'a> {
     pub(super) name: &'a str,
     pub(super) values: Vec<f64>,
@@ -77,7 +77,7 @@ pub(super) fn bar_chart(title: &str, series: &[&str], groups: &[BarGroup<'_>]) -
     })
 }
 
-/// Draws lines over the same places, each named at its right end.
+/// Draws lines over the same positions, each named at its right end.
 pub(super) fn line_chart(title: &str, labels: &[String], lines: &[ChartLine<'_>]) -> Result<String> {
     drawing(title, |area| {
         let values = lines.iter().flat_map(|line| line.values.iter().chain(&line.marks)).copied();

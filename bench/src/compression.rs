@@ -49,7 +49,7 @@ impl CompressionPart {
 pub(crate) fn measure_compression(options: &CompressionBenchOptions) -> Result<()> {
     ensure!(options.scale > 0.0 && options.scale <= 1.0, "--scale must be greater than 0 and at most 1");
     if options.fresh {
-        workload_runs::remove_noted_runs()?;
+        workload_runs::remove_saved_runs()?;
     }
     let parts = if options.parts.is_empty() { CompressionPart::ALL.to_vec() } else { options.parts.clone() };
     for part in parts {

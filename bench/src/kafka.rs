@@ -184,7 +184,7 @@ impl KafkaStage {
         self.topics.create(&topics, partitions)
     }
 
-    /// Lets Debezium note its position in the log.
+    /// Runs Debezium until it has stored a position in the log.
     fn position_debezium(&self, debezium: &mut DebeziumServer) -> Result<()> {
         debezium.start()?;
         let begun = Instant::now();
@@ -306,7 +306,7 @@ impl KafkaStage {
     }
 }
 
-/// A running stream. Dropping it stops it.
+/// Running `bintide stream`, which is stopped on drop.
 struct StreamProcess(Child);
 
 impl Drop for StreamProcess {

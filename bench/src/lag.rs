@@ -233,9 +233,9 @@ fn stop_and_read_lag(child: Child, busy: f64) -> Result<LagFigures> {
     })
 }
 
-/// Samples the replica while `work` runs. Returns the lags of the sampled transactions in milliseconds, and the result
-/// of `work`.
-fn sample_lags(replica: &TestServer, work: impl FnOnce() -> Result<f64>) -> Result<(Vec<f64>, f64)> {
+/// Samples the replica while `load` runs. Returns the lags of the sampled transactions in milliseconds, and the result
+/// of `load`.
+fn sample_lags(replica: &TestServer, load: impl FnOnce() -> Result<f64>) -> Result<(Vec<f64>, f64)> {
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         let watching = scope.spawn(|| {
@@ -246,7 +246,7 @@ fn sample_lags(replica: &TestServer, work: impl FnOnce() -> Result<f64>) -> Resu
             }
             Ok::<_, anyhow::Error>(samples)
         });
-        let done = work();
+        let done = load();
         is_over.store(true, Ordering::Relaxed);
         let samples = watching.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         let done = done?;

@@ -56,7 +56,7 @@ enum BenchCommand {
     Undo(RaceOptions),
     /// `bintide compress` at level 3 and `zstd -3 -T2`
     Compress(RaceOptions),
-    /// `bintide archive` and zstd: size, speed, and whether each log comes back
+    /// `bintide archive` and zstd: size, speed, and comparison of restored logs
     Archive(archiving::ArchiveBenchOptions),
     /// Reading archives: a count by DuckDB beside stats and mysqlbinlog on the logs, and replay from an S3 server
     ArchiveReading(archive_reading::ArchiveReadingOptions),

@@ -76,7 +76,7 @@ struct PredictedSeconds {
 pub(crate) fn measure_prediction(options: &PredictionBenchOptions) -> Result<()> {
     ensure!(options.runs > 0, "--runs must be at least 1");
     if options.fresh {
-        workload_runs::remove_noted_runs()?;
+        workload_runs::remove_saved_runs()?;
     }
     let mut runs = Vec::new();
     for &level in &options.levels {

@@ -19,7 +19,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tempfile::TempDir;
 use testkit::{PackageHome, TestPackage, TestServer};
 
-use self::discarding_client::{DiscardingClient, DumpWish};
+use self::discarding_client::{DiscardingClient, DumpParameters};
 use self::relay_latency::{LatencyLoad, measure_latency};
 use self::relay_process::RelayProcess;
 use super::workload_runs::process_cpu_seconds;
@@ -38,7 +38,7 @@ pub(crate) struct RelayBenchOptions {
 }
 
 impl RelayBenchOptions {
-    /// Returns how often each client reads the logs, so that all together read enough to be measured.
+    /// Returns the number of times that each client reads the logs, so that all together read enough to be measured.
     fn rounds(&self, clients: usize, log_bytes: u64) -> usize {
         let total: u64 = if self.quick { 500_000_000 } else { 2_000_000_000 };
         (total / (log_bytes * clients as u64)).max(1) as usize
@@ -221,7 +221,7 @@ fn read_all(port: u16, clients: usize, rounds: usize) -> Result<u64> {
                     let mut bytes = 0;
                     for _ in 0..rounds {
                         let mut client = logged_in?;
-                        client.dump("binlog.000001", 4, DumpWish::to_end(number))?;
+                        client.dump("binlog.000001", 4, DumpParameters::to_end(number))?;
                         bytes += client.discard_to_end()?;
                         logged_in = DiscardingClient::log_in(port);
                     }
@@ -247,10 +247,10 @@ fn measure_idle(source: &TestServer, bintide: &Path) -> Result<f64> {
     let mut replicas = Vec::new();
     for number in 0..REPLICAS {
         let mut replica = DiscardingClient::log_in(relay.port())?;
-        replica.dump(&log, position, DumpWish::for_ever(number))?;
+        replica.dump(&log, position, DumpParameters::waiting(number))?;
         replicas.push(replica);
     }
-    // The rotate event and the format description are on their way.
+    // The relay is still sending the rotate event and the format description.
     thread::sleep(Duration::from_secs(3));
     let megabytes = relay.memory_bytes()? as f64 / 1e6;
     eprintln!("{REPLICAS} idle replicas: {megabytes:.1} MB");
@@ -265,7 +265,7 @@ struct ReceivingRun {
 }
 
 impl ReceivingRun {
-    /// Returns how many times as fast as mysqlbinlog the relay receives.
+    /// Returns the speed of the relay relative to mysqlbinlog.
     fn ratio(&self) -> f64 {
         self.mysqlbinlog_seconds / self.relay_seconds.max(0.001)
     }
@@ -283,7 +283,7 @@ fn measure_receiving(source: &TestServer, bintide: &Path) -> Result<ReceivingRun
         .map(|number| {
             thread::spawn(move || {
                 let mut client = DiscardingClient::log_in(port)?;
-                client.dump("binlog.000001", 4, DumpWish::for_ever(number))?;
+                client.dump("binlog.000001", 4, DumpParameters::waiting(number))?;
                 // The client reads until the relay ends.
                 client.discard_to_end()
             })

@@ -165,8 +165,8 @@ impl RecordLines {
     }
 }
 
-/// Removes the time of writing, which ends Debezium's records of changes. The time in records of transactions is that
-/// of the log, and stays.
+/// Removes the time of writing, which ends Debezium's records of changes. The time in records of transactions is kept,
+/// because it is that of the log.
 fn without_clock(mut line: String) -> String {
     if let Some(at) = line.find("\",\"ts_ms\":").filter(|_| line.starts_with("{\"before\"")) {
         // The first time is the log's, in the source block.

@@ -110,7 +110,7 @@ pub(crate) fn measure_warm(options: &WarmBenchOptions) -> Result<()> {
     Ok(())
 }
 
-/// Runs both in turns, and returns the median run of each.
+/// Catches up without and with `bintide warm` in turns, and returns the median run of each.
 fn run_pair(
     fixture: &WarmFixture,
     kind: WarmChangeKind,

@@ -109,7 +109,7 @@ pub(super) fn load_or_run_once(setting: BinlogSettings) -> Result<WorkloadRuns> 
 }
 
 /// Removes the saved runs.
-pub(super) fn remove_noted_runs() -> Result<()> {
+pub(super) fn remove_saved_runs() -> Result<()> {
     let directory = testkit::target_dir().join("bench/runs");
     if directory.exists() {
         fs::remove_dir_all(&directory).context("could not remove the saved runs")

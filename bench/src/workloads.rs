@@ -119,17 +119,18 @@ pub(crate) fn launch_server() -> Launch {
     Launch::mysql().options(options).uuid(SERVER_UUID)
 }
 
-/// Runs the workloads one after the other, each into its own log. `taken` gets the log once the server has closed it.
+/// Runs the workloads one after the other, each into its own log. `collect` is called with the
+/// log after the server has closed it.
 pub(crate) fn run_each(
     server: &TestServer,
-    mut taken: impl FnMut(Workload, &Path) -> Result<()>,
+    mut collect: impl FnMut(Workload, &Path) -> Result<()>,
 ) -> Result<()> {
     server.sql("create database sbtest; flush binary logs")?;
     for workload in Workload::ALL {
         run(workload, server)?;
         let log = server.binlogs()?.pop().context("the server has no log")?;
         server.sql("flush binary logs")?;
-        taken(workload, &log)?;
+        collect(workload, &log)?;
     }
     Ok(())
 }

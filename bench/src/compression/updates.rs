@@ -70,8 +70,8 @@ fn line(name: &str, taken: &mut [ScriptRun]) -> Vec<String> {
     vec![name.to_owned(), megabytes(middle.bytes), statements, ends, compressing, cpu]
 }
 
-/// Returns a script of updates of `rows` neighbouring rows each, at random places of the table. Each update rotates a
-/// string of 120 characters by one.
+/// Returns a script of updates of `rows` neighbouring rows each, at random positions of the table. Each update rotates
+/// a string of 120 characters by one.
 fn script(updates: usize, rows: usize, seed: u64) -> String {
     let mut random = SeededRandom::new(seed);
     let update = |_| {

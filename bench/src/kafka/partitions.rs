@@ -21,7 +21,7 @@ struct PartitionsRun {
     partitions: i32,
     /// Small transactions, and a large one.
     runs: [StreamRun; 2],
-    /// Records a second that the readers of the table's topic get together.
+    /// Records a second that all readers of the table's topic read together.
     read_rate: f64,
 }
 
@@ -74,7 +74,7 @@ fn measure_readers(broker: &KafkaBroker, partitions: i32, changes: LoggedChanges
         Ok(sum)
     })?;
     let expected = changes.transactions + changes.updated_rows;
-    ensure!(counts == expected, "the readers got {counts} records, expected {expected}");
+    ensure!(counts == expected, "the readers read {counts} records, expected {expected}");
     Ok(counts as f64 / begun.elapsed().as_secs_f64())
 }
 

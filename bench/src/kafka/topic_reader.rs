@@ -1,4 +1,4 @@
-//! Topics as a reader of committed records sees them.
+//! Reads the committed records of topics.
 
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};

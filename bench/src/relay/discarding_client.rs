@@ -1,4 +1,4 @@
-//! Client that reads a log and discards it, so that the processors are left to the server.
+//! Client that reads a log and discards the events, so that the server has nearly all CPU time.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
@@ -27,27 +27,27 @@ pub(super) struct DiscardingClient {
     packets: PacketCodec,
 }
 
-/// Behaviour of a dump.
+/// Flags and `server_id` of a dump request.
 #[derive(Clone, Copy)]
-pub(super) struct DumpWish {
+pub(super) struct DumpParameters {
     flags: DumpFlags,
     server_id: u32,
 }
 
-impl DumpWish {
+impl DumpParameters {
     /// Returns a dump that ends at the end of the last log.
     pub(super) const fn to_end(number: usize) -> Self {
         Self { flags: DumpFlags::NON_BLOCK, server_id: SERVER_ID + number as u32 }
     }
 
     /// Returns a dump that waits for new events.
-    pub(super) const fn for_ever(number: usize) -> Self {
+    pub(super) const fn waiting(number: usize) -> Self {
         Self { flags: DumpFlags(0), server_id: SERVER_ID + number as u32 }
     }
 }
 
 impl DiscardingClient {
-    /// Logs in to a server of this machine as root without a password.
+    /// Logs in to a local server as root without a password.
     pub(super) fn log_in(port: u16) -> Result<Self> {
         let socket = TcpStream::connect(("127.0.0.1", port))?;
         socket.set_nodelay(true)?;
@@ -70,8 +70,8 @@ impl DiscardingClient {
     }
 
     /// Requests a log from a position on.
-    pub(super) fn dump(&mut self, log: &str, position: u32, wish: DumpWish) -> Result<()> {
-        let DumpWish { flags, server_id } = wish;
+    pub(super) fn dump(&mut self, log: &str, position: u32, parameters: DumpParameters) -> Result<()> {
+        let DumpParameters { flags, server_id } = parameters;
         self.command(&ClientCommand::BinlogDump(BinlogDump {
             position,
             flags,
@@ -96,7 +96,7 @@ impl DiscardingClient {
         }
     }
 
-    /// Sets the time after which [`DiscardingClient::next_event`] returns without one.
+    /// Sets the time after which [`DiscardingClient::next_event`] returns without an event.
     pub(super) fn set_timeout(&self, timeout: Duration) -> Result<()> {
         Ok(self.socket.set_read_timeout(Some(timeout))?)
     }

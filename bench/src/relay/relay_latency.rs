@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
 use testkit::TestServer;
 
-use super::discarding_client::{DiscardingClient, DumpWish};
+use super::discarding_client::{DiscardingClient, DumpParameters};
 use super::relay_process::RelayProcess;
 use crate::workloads;
 
@@ -92,7 +92,7 @@ fn run_load(source: &TestServer, load: LatencyLoad) -> Result<()> {
 fn receive_times(port: u16, log: &str, is_over: &AtomicBool) -> Result<HashMap<u64, Instant>> {
     let mut client = DiscardingClient::log_in(port)?;
     client.set_timeout(SILENCE)?;
-    client.dump(log, 4, DumpWish::for_ever(usize::from(port)))?;
+    client.dump(log, 4, DumpParameters::waiting(usize::from(port)))?;
     let mut times = HashMap::new();
     loop {
         match client.next_event()? {

@@ -16,7 +16,7 @@ use testkit::TestServer;
 /// Time limit until a relay listens.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A running relay. Dropping it stops it.
+/// Running relay, which is stopped on drop.
 pub(super) struct RelayProcess {
     child: Child,
     port: u16,

@@ -122,9 +122,9 @@ impl WarmProcess {
         Ok(Self(child))
     }
 
-    /// Interrupts it, and returns the number of pages that it has read.
+    /// Interrupts the process, and returns the number of pages that it has read.
     pub(super) fn stop(self) -> Result<u64> {
-        // It may have ended by itself, because it had no effect.
+        // Fails if the process has ended by itself, because warming had no effect.
         let _ = kill(Pid::from_raw(i32::try_from(self.0.id())?), Signal::SIGINT);
         let ran = self.0.wait_with_output()?;
         let report: Value = serde_json::from_slice(&ran.stdout).context("bintide's report is not JSON")?;

@@ -10,7 +10,7 @@ use super::warm_fixture::{DISK_QUEUE_DEPTH, PAGES_FREE, POOL_MIB, ROWS};
 use crate::chart::{self, BarGroup, ChartLine};
 use crate::doc_page;
 
-/// Formats the runs of both in one line.
+/// Formats the times of catching up without and with `bintide warm` in one line.
 pub(super) fn line(pair: &CatchUpPair) -> String {
     let CatchUpPair { kind, conditions, alone, warmed } = pair;
     format!(

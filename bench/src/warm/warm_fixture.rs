@@ -22,8 +22,8 @@ pub(super) const ROWS: usize = 1_200_000;
 pub(super) const CHANGES: u32 = 40_000;
 /// Buffer pool size of a replica whose data does not fit in memory, in MiB.
 pub(super) const POOL_MIB: u32 = 32;
-/// Number of pages that its page cleaner keeps free. The default is 1024 for any pool size, which would be half of this
-/// pool.
+/// Number of pages that the page cleaner of this replica keeps free. The default is 1024 for any pool size, which would
+/// be half of this pool.
 pub(super) const PAGES_FREE: u32 = 128;
 /// Number of reads that the disk serves at once.
 pub(super) const DISK_QUEUE_DEPTH: u32 = 32;
@@ -171,11 +171,11 @@ pub(super) fn connect(replica: &TestServer, source: &TestServer) -> Result<()> {
     Ok(())
 }
 
-/// Polls until the condition is true.
-pub(super) fn wait_until(what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
+/// Polls until a condition is true. The description completes the error "timed out waiting for".
+pub(super) fn wait_until(description: &str, mut condition: impl FnMut() -> Result<bool>) -> Result<()> {
     let begin = std::time::Instant::now();
-    while !is_so()? {
-        ensure!(begin.elapsed() < WAIT_TIMEOUT, "timed out waiting for {what}");
+    while !condition()? {
+        ensure!(begin.elapsed() < WAIT_TIMEOUT, "timed out waiting for {description}");
         thread::sleep(POLL_INTERVAL);
     }
     Ok(())
