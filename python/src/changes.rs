@@ -130,7 +130,7 @@ struct BatchQueue {
     worker: Worker<RecordBatch>,
     /// Batch that was fetched only for its schema.
     first: Mutex<Option<RecordBatch>>,
-    /// Thread that asked for the changes: the one to look for signals.
+    /// Thread that called `changes`. Waits of this thread check for signals.
     thread: ThreadId,
 }
 
@@ -153,7 +153,7 @@ impl Changes {
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
-        // The interface allows to ignore the wish.
+        // The interface allows ignoring the requested schema.
         drop(requested_schema);
         let reader = BatchStream { schema: self.queue.schema(py)?, queue: Arc::clone(&self.queue) };
         let stream = FFI_ArrowArrayStream::new(Box::new(reader));
@@ -205,15 +205,15 @@ impl BatchQueue {
         }
     }
 
-    /// Tells whether a signal has stopped the program. Python handles signals on its main thread only, so other threads
-    /// need not wait for the GIL.
+    /// Returns whether a signal has stopped the program. Python handles signals on its main thread only, so other
+    /// threads need not wait for the GIL.
     fn is_interrupted(&self) -> bool {
         thread::current().id() == self.thread
             && Python::try_attach(|py| py.check_signals().is_err()).unwrap_or(true)
     }
 }
 
-/// The changes as a stream of Arrow's C interface.
+/// Stream of the changes for the C interface of Arrow.
 struct BatchStream {
     schema: SchemaRef,
     queue: Arc<BatchQueue>,
@@ -260,7 +260,7 @@ fn failed(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> ArrowEr
     ArrowError::ExternalError(error.into())
 }
 
-/// A record batch on its way to pyarrow.
+/// Record batch that pyarrow reads through the C interface of Arrow.
 #[pyclass(frozen, module = "bintide")]
 struct ExportedBatch {
     batch: RecordBatch,

@@ -1,7 +1,7 @@
 //! The Python package `bintide`: row changes of binary logs as Arrow record batches, transactions, statistics and GTID
 //! sets.
 //!
-//! Rust threads read the logs. Python only waits for their results, without the GIL, and looks for signals meanwhile.
+//! Rust threads read the logs. Python only waits for their results, without the GIL, and checks for signals meanwhile.
 //! This crate decodes nothing itself, and never prints.
 
 mod changes;

@@ -1,4 +1,4 @@
-//! A thread that reads logs, while Python waits for its results.
+//! Reads logs on a thread, while Python waits for the results.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -15,10 +15,10 @@ use pyo3::prelude::PyResult;
 
 use crate::log_arguments::LogError;
 
-/// Interval at which waits look for signals, such as Ctrl-C.
+/// Interval at which waits check for signals, such as Ctrl-C.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Results that wait for Python. Bounds memory.
+/// Maximum number of results that wait for Python.
 const WAITING_MAX: usize = 2;
 
 /// A thread that reads logs, and its results. Dropping it stops the thread.
@@ -27,7 +27,7 @@ pub(crate) struct Worker<T> {
     is_stopped: Arc<AtomicBool>,
 }
 
-/// Receiver of a worker's results, on the side of the thread.
+/// Sending half of a worker's results, for the thread.
 pub(crate) struct WorkerOutput<T> {
     sender: SyncSender<Result<T, String>>,
     is_stopped: Arc<AtomicBool>,
@@ -35,18 +35,22 @@ pub(crate) struct WorkerOutput<T> {
 
 /// Result of waiting for a short time.
 pub(crate) enum WaitOutcome<T> {
-    /// A result, or the error that ended the work.
+    /// A result, or the error that ended the thread.
     Result(Result<T, String>),
     /// No result yet.
     Pending,
-    /// The work has ended.
+    /// The thread has ended.
     Ended,
 }
 
 impl<T: Send + 'static> Worker<T> {
-    /// Starts a thread.
+    /// Starts a thread that runs `read`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the thread cannot be started.
     pub(crate) fn start<E>(
-        work: impl FnOnce(&WorkerOutput<T>) -> Result<(), E> + Send + 'static,
+        read: impl FnOnce(&WorkerOutput<T>) -> Result<(), E> + Send + 'static,
     ) -> PyResult<Self>
     where
         E: fmt::Display,
@@ -55,13 +59,13 @@ impl<T: Send + 'static> Worker<T> {
         let is_stopped = Arc::new(AtomicBool::new(false));
         let output = WorkerOutput { sender, is_stopped: Arc::clone(&is_stopped) };
         let run = move || {
-            let result = ThreadPanic::catch("reads logs", || work(&output));
+            let result = ThreadPanic::catch("reads logs", || read(&output));
             let failure = match result {
                 Ok(result) => result.err().map(|error| error.to_string()),
                 Err(panic) => Some(panic.to_string()),
             };
             if let Some(failure) = failure {
-                // The receiver is gone if the worker was dropped.
+                // Fails if the worker was dropped.
                 let _ = output.sender.send(Err(failure));
             }
         };
@@ -81,7 +85,7 @@ impl<T: Send + 'static> Worker<T> {
         }
     }
 
-    /// Waits for a short time.
+    /// Waits for a result for at most `POLL_INTERVAL`.
     pub(crate) fn wait(&self) -> WaitOutcome<T> {
         let results = self.results.lock().unwrap_or_else(PoisonError::into_inner);
         match results.recv_timeout(POLL_INTERVAL) {
@@ -99,7 +103,8 @@ impl<T> Drop for Worker<T> {
 }
 
 impl<T> WorkerOutput<T> {
-    /// Passes a result on. Waits while earlier ones were not taken.
+    /// Passes a result on. Waits while `WAITING_MAX` earlier ones were not taken. Returns `Break` if the worker was
+    /// dropped.
     pub(crate) fn put(&self, result: T) -> ControlFlow<()> {
         match self.sender.send(Ok(result)) {
             Ok(()) => ControlFlow::Continue(()),
@@ -107,7 +112,7 @@ impl<T> WorkerOutput<T> {
         }
     }
 
-    /// Returns whether the work goes on.
+    /// Returns `Break` if the worker was dropped.
     pub(crate) fn flow(&self) -> ControlFlow<()> {
         match self.is_stopped.load(Ordering::Relaxed) {
             true => ControlFlow::Break(()),
@@ -115,7 +120,7 @@ impl<T> WorkerOutput<T> {
         }
     }
 
-    /// Returns the flag that stops the work.
+    /// Returns the flag that is set when the worker is dropped.
     pub(crate) fn stop_flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.is_stopped)
     }

@@ -146,7 +146,7 @@ def test_a_stream_has_one_table(types):
     assert pyarrow.table(bintide.changes(types, database="nowhere")).num_rows == 0
 
 
-def test_asking_for_the_schema_loses_no_batch(types):
+def test_reading_the_schema_loses_no_batch(types):
     changes = bintide.changes(types)
     schema = pyarrow.schema(changes)
     changes.__arrow_c_stream__()

@@ -1,4 +1,4 @@
-"""Type stubs: they agree with the module, and type checkers understand them."""
+"""Type stubs: they agree with the module, and type checkers accept them."""
 
 import subprocess
 import sys
