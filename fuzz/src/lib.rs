@@ -1,7 +1,7 @@
-//! Properties that hold for any bytes: a function for each target, which panics if its property does not hold.
+//! Checks of properties that hold for any bytes. Each target has a check, which panics if its property does not hold.
 //!
-//! Three callers: the one-line targets of `libfuzzer/` (coverage-guided, `cargo xtask fuzz`), the tests of this
-//! crate with a fixed seed, and the findings in `findings/`, each a file that once caused a failure.
+//! The targets of `libfuzzer/` (coverage-guided, `cargo xtask fuzz`) call the checks, and the tests of this crate: with
+//! inputs from a fixed seed, and with the files in `findings/`, each of which once caused a failure.
 #![forbid(unsafe_code)]
 
 mod checks;

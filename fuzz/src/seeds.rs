@@ -18,7 +18,7 @@ pub struct Sample {
     pub bytes: Vec<u8>,
 }
 
-/// Maximum size of a sample: larger ones show nothing new here.
+/// Maximum size of a sample, in bytes. Larger samples contain no other events.
 const SAMPLE_SIZE_MAX: u64 = 1 << 20;
 
 /// Returns the inputs for one target without duplicates, the smallest first.

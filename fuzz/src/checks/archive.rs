@@ -1,4 +1,4 @@
-//! Archives: any log comes back byte for byte, and any block of a segment is decoded or refused.
+//! Archives: any log is restored byte for byte, and any block of a segment is decoded or refused.
 
 use std::ops::ControlFlow;
 
@@ -20,7 +20,7 @@ pub(super) fn check(bytes: &[u8]) {
     });
     read.expect("a segment that was just written can be read");
     assert!(log == bytes, "the log has changed");
-    // The same bytes as a block with a right checksum, and as a damaged block.
+    // Decodes the same bytes as a block with a right checksum, and as a damaged block.
     let mut block = (bytes.len() as u32).to_le_bytes().to_vec();
     block.extend_from_slice(&crc32fast::hash(bytes).to_le_bytes());
     block.extend_from_slice(bytes);

@@ -1,4 +1,4 @@
-//! Encrypted objects of archives: content comes back, any change is found, and any bytes are decrypted or refused.
+//! Encrypted objects of archives: content is restored, any change is found, and any bytes are decrypted or refused.
 
 use std::sync::Arc;
 

@@ -4,7 +4,7 @@ use binlog::{Framer, FramerOutput, MAGIC};
 
 use crate::seeds::Sample;
 
-/// Maximum size of a seed, in bytes: a dozen events show all that framing does.
+/// Maximum size of a seed, in bytes. A dozen events cover all cases of framing.
 const SEED_SIZE_MAX: usize = 2048;
 
 pub(super) fn seeds(sample: &Sample) -> Vec<Vec<u8>> {

@@ -1,4 +1,4 @@
-//! The fuzz targets, one line each.
+//! List of the fuzz targets.
 
 mod answers;
 mod archive;
@@ -25,7 +25,7 @@ use crate::seeds::Sample;
 
 /// A target: a check, and its seeds.
 pub struct Target {
-    /// Name in `cargo xtask fuzz`, and of the directory of its findings.
+    /// Name in `cargo xtask fuzz`, and name of the directory of the findings.
     pub name: &'static str,
     /// Check that panics if its property does not hold.
     pub check: fn(&[u8]),
@@ -35,39 +35,49 @@ pub struct Target {
     pub rounds: u64,
 }
 
-/// Number for checks of one part.
-const MANY: u64 = 20_000;
+/// Rounds of fast checks, such as those of one event.
+const FAST_CHECK_ROUNDS: u64 = 20_000;
 
-/// Number for checks of whole logs.
-const FEW: u64 = 1_500;
+/// Rounds of slow checks, such as those of whole logs.
+const SLOW_CHECK_ROUNDS: u64 = 1_500;
 
 /// All targets.
 pub const TARGETS: &[Target] = &[
-    Target { name: "framer", check: framer::check, seeds: framer::seeds, rounds: MANY },
-    Target { name: "events", check: events::check, seeds: events::seeds, rounds: MANY },
-    Target { name: "rows", check: rows::check, seeds: rows::seeds, rounds: MANY },
-    Target { name: "json", check: json::check, seeds: json::seeds, rounds: MANY },
-    Target { name: "payload", check: payload::check, seeds: payload::seeds, rounds: MANY },
-    Target { name: "gtid_sets", check: gtid_sets::check, seeds: gtid_sets::seeds, rounds: MANY },
-    Target { name: "encryption", check: encryption::check, seeds: encryption::seeds, rounds: MANY },
-    Target { name: "packets", check: packets::check, seeds: packets::seeds, rounds: FEW },
-    Target { name: "handshake", check: handshake::check, seeds: handshake::seeds, rounds: MANY },
-    Target { name: "server", check: server::check, seeds: server::seeds, rounds: MANY },
-    Target { name: "conversation", check: conversation::check, seeds: conversation::seeds, rounds: MANY },
-    Target { name: "answers", check: answers::check, seeds: answers::seeds, rounds: MANY },
-    Target { name: "archive", check: archive::check, seeds: archive::seeds, rounds: FEW },
+    Target { name: "framer", check: framer::check, seeds: framer::seeds, rounds: FAST_CHECK_ROUNDS },
+    Target { name: "events", check: events::check, seeds: events::seeds, rounds: FAST_CHECK_ROUNDS },
+    Target { name: "rows", check: rows::check, seeds: rows::seeds, rounds: FAST_CHECK_ROUNDS },
+    Target { name: "json", check: json::check, seeds: json::seeds, rounds: FAST_CHECK_ROUNDS },
+    Target { name: "payload", check: payload::check, seeds: payload::seeds, rounds: FAST_CHECK_ROUNDS },
+    Target { name: "gtid_sets", check: gtid_sets::check, seeds: gtid_sets::seeds, rounds: FAST_CHECK_ROUNDS },
+    Target {
+        name: "encryption",
+        check: encryption::check,
+        seeds: encryption::seeds,
+        rounds: FAST_CHECK_ROUNDS,
+    },
+    Target { name: "packets", check: packets::check, seeds: packets::seeds, rounds: SLOW_CHECK_ROUNDS },
+    Target { name: "handshake", check: handshake::check, seeds: handshake::seeds, rounds: FAST_CHECK_ROUNDS },
+    Target { name: "server", check: server::check, seeds: server::seeds, rounds: FAST_CHECK_ROUNDS },
+    Target {
+        name: "conversation",
+        check: conversation::check,
+        seeds: conversation::seeds,
+        rounds: FAST_CHECK_ROUNDS,
+    },
+    Target { name: "answers", check: answers::check, seeds: answers::seeds, rounds: FAST_CHECK_ROUNDS },
+    Target { name: "archive", check: archive::check, seeds: archive::seeds, rounds: SLOW_CHECK_ROUNDS },
     Target {
         name: "encrypted_object",
         check: encrypted_object::check,
         seeds: encrypted_object::seeds,
-        rounds: FEW,
+        rounds: SLOW_CHECK_ROUNDS,
     },
-    Target { name: "lists", check: lists::check, seeds: lists::seeds, rounds: FEW },
-    Target { name: "sql", check: sql::check, seeds: sql::seeds, rounds: MANY },
-    Target { name: "statement", check: statement::check, seeds: statement::seeds, rounds: MANY },
-    Target { name: "undo", check: undo::check, seeds: rows::seeds, rounds: MANY },
-    Target { name: "columns", check: columns::check, seeds: rows::seeds, rounds: MANY },
-    Target { name: "text", check: text::check, seeds: text::seeds, rounds: FEW },
+    Target { name: "lists", check: lists::check, seeds: lists::seeds, rounds: SLOW_CHECK_ROUNDS },
+    Target { name: "sql", check: sql::check, seeds: sql::seeds, rounds: FAST_CHECK_ROUNDS },
+    Target { name: "statement", check: statement::check, seeds: statement::seeds, rounds: FAST_CHECK_ROUNDS },
+    Target { name: "undo", check: undo::check, seeds: rows::seeds, rounds: FAST_CHECK_ROUNDS },
+    Target { name: "columns", check: columns::check, seeds: rows::seeds, rounds: FAST_CHECK_ROUNDS },
+    Target { name: "text", check: text::check, seeds: text::seeds, rounds: SLOW_CHECK_ROUNDS },
 ];
 
 impl Target {

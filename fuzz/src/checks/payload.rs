@@ -5,7 +5,7 @@ use binlog::{DecodeReason, Event, PayloadError, PayloadLimits, PayloadOpener, Si
 
 use crate::seeds::{Sample, format_of, raw_events};
 
-/// Limits, because a few bytes can decompress to very many.
+/// Limits of memory: a few bytes can decompress to many megabytes.
 const LIMITS: PayloadLimits = PayloadLimits {
     event_size_max: 1 << 20,
     total_size_max: 1 << 22,
@@ -38,8 +38,9 @@ pub(super) fn seeds(sample: &Sample) -> Vec<Vec<u8>> {
     seeds
 }
 
-/// Decompressed bytes, and the error: pieces end at other places of the payload.
-type Given = (Vec<u8>, Option<(u64, binlog::DecodeError)>);
+/// Decompressed bytes, and the error with its offset in them. Offsets in the compressed payload are not compared,
+/// because pieces end at other offsets.
+type DecompressedPayload = (Vec<u8>, Option<(u64, binlog::DecodeError)>);
 
 /// Checks a compression in the first byte, the size of pieces and chunks in the second, and a payload in the rest.
 pub(super) fn check(bytes: &[u8]) {
@@ -52,10 +53,10 @@ pub(super) fn check(bytes: &[u8]) {
     let payload =
         TransactionPayload { compression, uncompressed_size: None, fields: &[], payload, rest: &[] };
     let mut opener = PayloadOpener::with_limits(LIMITS);
-    let given = by_event(&mut opener, &payload);
-    assert!(given.0.len() as u64 <= LIMITS.total_size_max);
-    assert_eq!(by_chunk(&mut opener, &payload, size), given);
-    assert_eq!(by_piece(&mut opener, &payload, size), given);
+    let expected = by_event(&mut opener, &payload);
+    assert!(expected.0.len() as u64 <= LIMITS.total_size_max);
+    assert_eq!(by_chunk(&mut opener, &payload, size), expected);
+    assert_eq!(by_piece(&mut opener, &payload, size), expected);
 }
 
 /// Returns the parts of an error that are compared. The offset in the frame is left out: it depends on the size of
@@ -68,7 +69,7 @@ fn fault(error: PayloadError) -> (u64, binlog::DecodeError) {
     (inner_offset, error)
 }
 
-fn by_event(opener: &mut PayloadOpener, payload: &TransactionPayload<'_>) -> Given {
+fn by_event(opener: &mut PayloadOpener, payload: &TransactionPayload<'_>) -> DecompressedPayload {
     let mut events = opener.open(payload).expect("a known compression");
     let mut out = Vec::new();
     loop {
@@ -80,7 +81,11 @@ fn by_event(opener: &mut PayloadOpener, payload: &TransactionPayload<'_>) -> Giv
     }
 }
 
-fn by_chunk(opener: &mut PayloadOpener, payload: &TransactionPayload<'_>, size: usize) -> Given {
+fn by_chunk(
+    opener: &mut PayloadOpener,
+    payload: &TransactionPayload<'_>,
+    size: usize,
+) -> DecompressedPayload {
     let mut events = opener.open(payload).expect("a known compression");
     let mut out = Vec::new();
     loop {
@@ -92,7 +97,11 @@ fn by_chunk(opener: &mut PayloadOpener, payload: &TransactionPayload<'_>, size: 
     }
 }
 
-fn by_piece(opener: &mut PayloadOpener, payload: &TransactionPayload<'_>, size: usize) -> Given {
+fn by_piece(
+    opener: &mut PayloadOpener,
+    payload: &TransactionPayload<'_>,
+    size: usize,
+) -> DecompressedPayload {
     let stream = opener.open_stream(payload.compression, payload.uncompressed_size);
     let mut stream = stream.expect("a known compression");
     let mut out = Vec::new();

@@ -76,7 +76,7 @@ pub(super) fn check(bytes: &[u8]) {
         | Event::PartialUpdateRows(event),
     ) = decode(&rows)
     {
-        // Refused rows are fine, if their error is consistent.
+        // `check_rows` checks the error of refused rows.
         let _ = check_rows(&mut tables, &event);
     }
 }
@@ -116,14 +116,14 @@ fn check_image(row: &RowChange<'_, '_>, image: &RowImage<'_, '_>) {
         assert!(last < Some(field.index()));
         last = Some(field.index());
         match field.value() {
-            Ok(value) => look_at(row, &field, &value),
+            Ok(value) => decode_on_demand(row, &field, &value),
             Err(error) => assert!(error.offset <= image.offset() + image.bytes().len()),
         }
     }
 }
 
-/// Decodes the parts that are decoded on demand.
-fn look_at(row: &RowChange<'_, '_>, field: &RowField<'_, '_>, value: &Value<'_>) {
+/// Decodes the parts of a value that are decoded on demand.
+fn decode_on_demand(row: &RowChange<'_, '_>, field: &RowField<'_, '_>, value: &Value<'_>) {
     // A column of type NULL has values without bytes.
     assert!(field.bytes().is_some() || *value == Value::Null);
     let mut out = Vec::new();
