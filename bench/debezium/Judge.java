@@ -8,7 +8,7 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
 
-/** Runs Debezium's engine with a file of properties, and writes its records' values, one a line, up to one that holds a text. */
+/** Runs Debezium's engine with a file of properties. Writes the values of its records, one a line, until a value contains a text. */
 public class Judge {
     public static void main(String[] arguments) throws Exception {
         Properties properties = new Properties();

@@ -18,7 +18,7 @@ import java.util.*;
 import org.apache.kafka.connect.data.Schema;
 import org.apache.kafka.connect.json.JsonConverter;
 
-/** Writes the schemas of Debezium's records of the tables that a file of statements defines: as Kafka Connect has them, and in Avro. */
+/** Writes the schemas of Debezium's records, as JSON of Kafka Connect and as Avro, for the tables that a file of statements defines. */
 public class Schemas {
     public static void main(String[] arguments) throws Exception {
         var config = new MySqlConnectorConfig(Configuration.from(Map.of("topic.prefix", "bintide", "name", "judge")));
@@ -52,7 +52,7 @@ public class Schemas {
         Files.writeString(Path.of(arguments[1]), out);
     }
 
-    /** Returns a line with the name of a table or of another kind of records, and the schemas of their keys and values. */
+    /** Returns a line with the name of a table or of another kind of records, and the schemas of the keys and values. */
     static String line(String name, Schema key, Schema value, JsonConverter json, ObjectMapper mapper) throws Exception {
         ObjectNode out = mapper.createObjectNode().put("name", name);
         out.set("key", key == null ? null : json.asJsonSchema(key));

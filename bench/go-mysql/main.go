@@ -1,5 +1,5 @@
-// Walks binary logs with go-mysql, every row decoded, and prints how many rows of each kind each table has:
-// the contender of `bintide stats` that a Go program would be.
+// Decodes all rows of binary logs with go-mysql, and prints the number of changes of each kind for each table. It is
+// measured beside `bintide stats`.
 package main
 
 import (

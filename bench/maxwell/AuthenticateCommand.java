@@ -4,8 +4,8 @@ import com.github.shyiko.mysql.binlog.io.ByteArrayOutputStream;
 import java.io.IOException;
 
 /**
- * How Maxwell's client says who it is. The one that comes with it knows only mysql_native_password, which servers do not
- * have any more; this one is for accounts without a password.
+ * Login for accounts without a password, by caching_sha2_password. It replaces the class in Maxwell, which supports only
+ * mysql_native_password. MySQL 9.0 removed that plugin.
  */
 public class AuthenticateCommand implements Command {
     private static final int LONG_FLAG = 1 << 2;

@@ -10,9 +10,9 @@ import java.util.Map;
 import java.util.Properties;
 import java.util.function.Supplier;
 
-/** Statements and variables that MySQL has renamed since this Maxwell was made, by their new names. */
+/** Replaces the names of statements and variables that MySQL renamed after the release of Maxwell. */
 public class Renamed implements QueryInterceptor {
-    private static final Map<String, String> NEW = Map.of(
+    private static final Map<String, String> NEW_NAMES = Map.of(
         "SHOW MASTER STATUS", "SHOW BINARY LOG STATUS",
         "SHOW VARIABLES LIKE 'log_slave_updates'", "SHOW VARIABLES LIKE 'log_replica_updates'");
 
@@ -28,7 +28,7 @@ public class Renamed implements QueryInterceptor {
     @SuppressWarnings("unchecked")
     public <T extends Resultset> T preProcess(Supplier<String> sql, Query query) {
         String text = sql.get();
-        String renamed = text == null ? null : NEW.get(text.trim());
+        String renamed = text == null ? null : NEW_NAMES.get(text.trim());
         if (renamed == null) {
             return null;
         }

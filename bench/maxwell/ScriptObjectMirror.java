@@ -1,5 +1,5 @@
 package jdk.nashorn.api.scripting;
 
-/** What Maxwell asks each value whether it is: something of a script engine that Java no longer has. None is. */
+/** Empty class of a script engine that Java 15 removed. Maxwell checks whether a value has this type; none has. */
 public class ScriptObjectMirror {
 }

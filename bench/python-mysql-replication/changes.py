@@ -18,7 +18,7 @@ def main() -> None:
         connection_settings={"host": "127.0.0.1", "port": int(port), "user": user, "passwd": password},
         server_id=9991,
         blocking=True,
-        # No transaction has this GTID, so all are read.
+        # No transaction has this GTID, so all transactions are read.
         auto_position="00000000-0000-0000-0000-000000000000:1",
         only_events=list(KINDS),
         only_schemas=[database],
@@ -26,7 +26,7 @@ def main() -> None:
     for event in events:
         for row in event.rows:
             key = str(next(iter(row.get("values", row.get("after_values")).values())))
-            # The library prints warnings on standard output.
+            # The library prints warnings on standard output. This word marks the lines of changes.
             print("changed", KINDS[type(event)], key, flush=True)
             if key == last:
                 return

@@ -1,6 +1,9 @@
-// A disk that answers late, for `cargo xtask bench warm`: preloaded into a server, it has every read of a page or more
-// wait as long as SLOW_DISK_US says (microseconds), at most SLOW_DISK_DEPTH of them at once, as a volume in a cloud
-// does. Smaller reads, and writes, are as fast as they were: relay logs are read with read(2), pages with pread(2).
+// Slow disk for `cargo xtask bench warm`. Preloaded into a server, this library delays each read of a page or more, as
+// a cloud volume does. Other reads and all writes are not delayed: the server reads relay logs with read(2), and pages
+// with pread(2).
+//
+//   SLOW_DISK_US     delay of a read, in microseconds
+//   SLOW_DISK_DEPTH  maximum number of delayed reads at once
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <semaphore.h>
@@ -34,7 +37,7 @@ __attribute__((constructor)) static void begin(void) {
 ssize_t pread64(int file, void *buffer, size_t size, off64_t offset) {
     if (size < PAGE_SIZE || (latency.tv_sec == 0 && latency.tv_nsec == 0))
         return next_pread(file, buffer, size, offset);
-    if (!is_exact) { // By default a thread wakes up to 50 microseconds late.
+    if (!is_exact) { // By default, a thread wakes up to 50 microseconds late: PR_SET_TIMERSLACK in prctl(2).
         prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
         is_exact = 1;
     }

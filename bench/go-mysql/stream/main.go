@@ -1,5 +1,5 @@
-// Writes row changes as `bintide stream --columns numbered` does, in Debezium's form or Maxwell's: its contender, as a
-// Go program would be that is made for speed. It appends to one buffer, and knows the types of the workloads.
+// Writes row changes as `bintide stream --columns numbered` does, in Debezium's form or Maxwell's. It is measured beside
+// bintide. For speed, it appends to one buffer, and handles only the column types of the workloads.
 package main
 
 import (
@@ -15,15 +15,15 @@ import (
 	"github.com/go-mysql-org/go-mysql/replication"
 )
 
-// Bytes written at once, about.
-const full = 256 << 10
+// Minimum number of bytes that are written at once.
+const writeSize = 256 << 10
 
 func main() {
 	if len(os.Args) < 3 || os.Args[1] != "debezium" && os.Args[1] != "maxwell" {
 		fmt.Fprintln(os.Stderr, "usage: stream debezium|maxwell LOG...")
 		os.Exit(2)
 	}
-	out := bufio.NewWriterSize(os.Stdout, full)
+	out := bufio.NewWriterSize(os.Stdout, writeSize)
 	defer out.Flush()
 	for _, file := range os.Args[2:] {
 		parser := replication.NewBinlogParser()
@@ -45,9 +45,9 @@ type writer struct {
 	out      *bufio.Writer
 	log      string
 	debezium bool
-	// Where the event stands; of those in a payload, where that does.
+	// Offsets of the event in the log. Events in a payload have those of the payload.
 	start, end int64
-	// The transaction under way.
+	// The present transaction.
 	gtid     string
 	commitUs uint64
 	thread   uint32
@@ -55,9 +55,10 @@ type writer struct {
 	total    int
 	counts   map[string]int
 	tables   []string
-	// Text on its way out; of Maxwell's, that of the transaction, with gaps for its number.
+	// Text that is not written yet. In Maxwell's form, that of the whole transaction.
 	text []byte
-	gaps []int
+	// Offsets in text at which the transaction's xid is inserted, in Maxwell's form.
+	xidOffsets []int
 }
 
 func (w *writer) take(event *replication.BinlogEvent) {
@@ -178,7 +179,7 @@ func (w *writer) debeziumRows(header *replication.EventHeader, rows *replication
 		w.text = append(w.text, `},"op":"`...)
 		w.text = append(w.text, op)
 		w.text = append(w.text, behind...)
-		if len(w.text) > full {
+		if len(w.text) > writeSize {
 			w.drain()
 		}
 	}
@@ -240,7 +241,7 @@ func (w *writer) maxwellRows(header *replication.EventHeader, rows *replication.
 	middle = append(middle, `,"data":`...)
 	for index := 0; index < len(rows.Rows); index += step {
 		w.text = append(w.text, front...)
-		w.gaps = append(w.gaps, len(w.text))
+		w.xidOffsets = append(w.xidOffsets, len(w.text))
 		w.text = append(w.text, middle...)
 		w.image(rows, rows.Rows[index+step-1])
 		if op == 'u' {
@@ -251,27 +252,27 @@ func (w *writer) maxwellRows(header *replication.EventHeader, rows *replication.
 }
 
 func (w *writer) maxwellEnd(xid uint64) {
-	if len(w.gaps) == 0 {
+	if len(w.xidOffsets) == 0 {
 		return
 	}
 	w.text = w.text[:len(w.text)-2]
 	w.resume()
 	number := append([]byte(`,"xid":`), strconv.FormatUint(xid, 10)...)
 	start := 0
-	var place []byte
-	for index, gap := range w.gaps {
-		w.out.Write(w.text[start:gap])
+	var rowNumber []byte
+	for index, offset := range w.xidOffsets {
+		w.out.Write(w.text[start:offset])
 		w.out.Write(number)
-		if index+1 == len(w.gaps) {
+		if index+1 == len(w.xidOffsets) {
 			w.out.WriteString(`,"commit":true`)
 		} else {
-			place = strconv.AppendInt(append(place[:0], `,"xoffset":`...), int64(index), 10)
-			w.out.Write(place)
+			rowNumber = strconv.AppendInt(append(rowNumber[:0], `,"xoffset":`...), int64(index), 10)
+			w.out.Write(rowNumber)
 		}
-		start = gap
+		start = offset
 	}
 	w.out.Write(w.text[start:])
-	w.text, w.gaps = w.text[:0], w.gaps[:0]
+	w.text, w.xidOffsets = w.text[:0], w.xidOffsets[:0]
 }
 
 func (w *writer) image(rows *replication.RowsEvent, image []interface{}) {
@@ -285,7 +286,7 @@ func (w *writer) image(rows *replication.RowsEvent, image []interface{}) {
 	w.text = append(w.text, '}')
 }
 
-// What an update changed. The workloads change no dates.
+// Writes the old values of the columns that an update changed. The workloads change no dates.
 func (w *writer) old(before, after []interface{}) {
 	sign := `,"old":{`
 	for index, value := range before {
