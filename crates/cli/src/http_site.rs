@@ -3,7 +3,7 @@
 //! | path | content |
 //! |---|---|
 //! | `/metrics` | metrics for Prometheus |
-//! | `/healthz` | 200 while the process lives |
+//! | `/healthz` | 200 while the process runs |
 //! | `/readyz` | 200 if the command can do its work, else 503 and the reason |
 //! | `/`, `/status.json`, `/events` | the live page, its document, and its server-sent events |
 //!

@@ -39,7 +39,7 @@ pub(crate) enum MessageSeverity {
     Warn,
     /// Also progress and other notices
     Info,
-    /// Also progress while nothing happens
+    /// Also progress if nothing has changed
     Debug,
 }
 

@@ -76,8 +76,8 @@ fn notify_until_end(site: &HttpSite, is_alive: &Receiver<()>) {
         let (now, is_stopping) = (Instant::now(), has_ended || interrupt::is_stop_requested());
         let mut messages = schedule.due(now, is_stopping, || site.is_started());
         if schedule.is_status_due(now) || !messages.is_empty() {
-            // The status is read before a ping is sent: reading it needs the locks of the command's threads, so systemd
-            // notices a deadlock.
+            // The status is read before a ping is sent. Reading it needs the locks of the command's threads, so a
+            // deadlock also stops the pings.
             let status = if is_stopping { "stopping".to_owned() } else { visible(&site.status_line()) };
             if status != shown {
                 shown = status;

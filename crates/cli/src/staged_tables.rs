@@ -12,7 +12,7 @@ use tempfile::TempDir;
 /// Local directory of change tables, and the store to which they are uploaded.
 pub(crate) struct StagedTables {
     pub(crate) store: ChangeTableStore,
-    /// Directory of the files until they are uploaded. Also has the lists of columns, which stay.
+    /// Directory of the files until they are uploaded. The lists of columns are kept in it.
     directory: TempDir,
     /// Lists of columns in the store, by name; `None` until they are read.
     column_lists: Option<HashMap<String, ColumnList>>,

@@ -263,7 +263,7 @@ fn receive_and_serve(command: &RelayArgs, directory: &Path, global: &GlobalArgs)
     });
     #[cfg(feature = "archive")]
     if let Some(archiver) = archiver {
-        // The next run archives what is left.
+        // The next run archives the remaining logs.
         archiver.finish(ArchiverShutdown::Abandon)?;
     }
     outcome

@@ -126,7 +126,7 @@ fn obstacles_error(refused: &[PreflightFinding]) -> anyhow::Error {
 /// Time for which logs exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LogLifetime {
-    /// The logs stay.
+    /// The logs are not purged.
     Fixed,
     /// The server may purge the logs.
     Followed,

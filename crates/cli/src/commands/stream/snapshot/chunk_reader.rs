@@ -283,7 +283,7 @@ fn read_rows(
     let (mut rows, mut size, mut is_cut) = (Vec::new(), 0, false);
     sql.each_row(&query, &mut |row| {
         size += row.iter().flatten().map(Vec::len).sum::<usize>();
-        // One row belongs to the chunk, whatever its size.
+        // A chunk has at least one row, whatever the size of the row.
         is_cut = size > CHUNK_SIZE_MAX && !rows.is_empty();
         if is_cut {
             return ControlFlow::Break(());
