@@ -150,7 +150,7 @@ impl RelaySoak {
         Ok(soak)
     }
 
-    /// Interrupts at random moments while `more`, which gets the number of interruptions, returns true. Then waits
+    /// Interrupts at random moments while `more`, called with the number of interruptions, returns true. Then waits
     /// until all replicas have the source's tables.
     ///
     /// # Errors

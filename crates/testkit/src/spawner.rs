@@ -1,7 +1,7 @@
 //! Starts child processes that the kernel kills when this process ends, for any reason.
 //!
 //! The kernel can send a signal to a child when its parent ends. It takes the *thread* that started the child for the
-//! parent. So one thread, which lives as long as the process, starts all children.
+//! parent. So one thread, which runs as long as the process, starts all children.
 
 use std::io;
 use std::path::Path;

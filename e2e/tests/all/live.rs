@@ -238,9 +238,12 @@ fn empty_relay_directories_start_at_the_targets_position() -> Result<()> {
         source.sql(&work(1))?;
         let first = TempDir::new()?;
         catches_up_and_ends(&source, &target, first.path())?;
-        ensure!(first.path().join("binlog.000001").exists(), "an empty target did not get all logs");
-        // A MariaDB keeps a log that a replica reads, until it sends something and notices that the replica has
-        // disconnected.
+        ensure!(
+            first.path().join("binlog.000001").exists(),
+            "not all logs were received for an empty target"
+        );
+        // MariaDB does not purge a log that a replica reads. It detects that the replica has disconnected only when it
+        // sends an event.
         wait_for(|| {
             source.sql("insert into d.u values (null, 1); purge binary logs to 'binlog.000003'").map(drop)
         })?;

@@ -53,7 +53,7 @@ fn load_data_uses_the_original_character_set() -> Result<()> {
     ends_equal(&source, &ORDERS, &[])
 }
 
-/// After the stop, the session with the temporary table is gone. A statement must not use another table of its name.
+/// The session with the temporary table ends with the replay. A statement must not use another table of the same name.
 #[test]
 fn a_replay_does_not_continue_without_its_temporary_tables() -> Result<()> {
     let source = source(

@@ -172,8 +172,8 @@ fn sigterm_ends_services_with_success() -> Result<()> {
     Ok(())
 }
 
-/// SIGHUP makes the relay reload its files and notify systemd. If it is ignored at the start, as under `nohup`, it
-/// stays ignored.
+/// SIGHUP makes the relay reload its files and notify systemd. A SIGHUP that is ignored at the start, as under
+/// `nohup`, stays ignored.
 #[test]
 fn relay_reloads_unless_sighup_is_ignored() -> Result<()> {
     let test = ServiceTest::new()?;

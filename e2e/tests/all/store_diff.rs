@@ -181,7 +181,7 @@ fn missing_and_purged_transactions() -> Result<()> {
     let (report, ran) = diff(&index_of(&source)?, &index_of(&replica)?, &[])?;
     ensure!(ran.code == Some(1) && report["only_in_a"]["gtids"] == gtids("6-7"), "{report:#}");
     ensure!(report["only_in_a"]["after_last_in_both"] == 2, "{report:#}");
-    // A replica that got its data from a dump: its logs do not show this.
+    // This replica was created from a dump, so its logs lack the first transactions.
     let restored = Launch::mysql().option("--server-id=3").start()?;
     restored.sql(&format!("set global gtid_purged = '{}:1-6'", uuid.trim()))?;
     restored.sql(&format!("set gtid_next = '{}:7'; create database other", uuid.trim()))?;

@@ -89,8 +89,8 @@ fn inverses_of_random_transactions_restore_the_tables() -> Result<()> {
     Ok(())
 }
 
-/// Without some transactions that changed their rows last, the tables are what they would be if these had never run. Other
-/// transactions are refused, and change nothing.
+/// Transactions that changed their rows last are undone: the tables are as if these transactions had never run. Other
+/// transactions are refused, and nothing is changed.
 #[test]
 fn random_subsets_are_undone_or_refused() -> Result<()> {
     let mut random = SeededRandom::new(seed_from_env("BINTIDE_E2E_SEED"));

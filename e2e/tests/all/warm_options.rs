@@ -135,7 +135,7 @@ fn given_limits_are_obeyed() -> Result<()> {
     let report = warming.end()?;
     ensure!(has_no_errors(&report) && report["rows"] == 10 * EACH - 30, "{report}");
     ensure!(report["controller"]["state"] == "fixed", "{report}");
-    // It waits after the first change beyond the limit, and notices that the applier moves on.
+    // Warming waits after the first change beyond the limit, and continues when the applier moves on.
     let warming = begin(&["-o", "0", "-s", "3", "-m", "3600000", "-t", "2"])?;
     warming.wait_for(4 * EACH)?;
     thread::sleep(Duration::from_millis(300));

@@ -10,7 +10,7 @@ use super::command::{run, stdout_of};
 use super::package_kind::PackageKind;
 use super::stage::{DOC_DIRECTORY, StagedPackage};
 
-/// Maintainer script: creates the user and the directories, and lets systemd read the units. Without systemd, both are
+/// Maintainer script: creates the user and the directories, and makes systemd load the units. Without systemd, both are
 /// left to the administrator.
 const POSTINST: &str = "\
 #!/bin/sh

@@ -123,7 +123,7 @@ impl DependencyList {
     }
 }
 
-/// Returns the texts of the files that licences and notices are in.
+/// Returns the texts of the licence and notice files.
 fn licence_files(directory: &Path) -> Result<Vec<String>> {
     const NAMES: [&str; 5] = ["LICENSE", "LICENCE", "COPYING", "NOTICE", "COPYRIGHT"];
     let mut paths = fs::read_dir(directory)?.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
