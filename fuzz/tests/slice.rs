@@ -31,9 +31,9 @@ fn mutated_seeds_do_not_fail() {
 }
 
 /// Runs a target; a failure prints the input, so that it can be saved as a finding.
-fn run(target: &Target, bytes: &[u8], what: &str) {
+fn run(target: &Target, bytes: &[u8], description: &str) {
     let broke = catch_unwind(|| (target.check)(bytes)).is_err();
-    assert!(!broke, "{}, {what}: {}", target.name, hex(bytes));
+    assert!(!broke, "{}, {description}: {}", target.name, hex(bytes));
 }
 
 fn hex(bytes: &[u8]) -> String {
