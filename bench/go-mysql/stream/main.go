@@ -1,5 +1,5 @@
-// Writes row changes as `bintide stream --columns numbered` does, in Debezium's form or Maxwell's. It is measured beside
-// bintide. For speed, it appends to one buffer, and handles only the column types of the workloads.
+// Writes row changes as `bintide stream --columns numbered` does, in Debezium's form or Maxwell's. It is measured
+// beside bintide. For speed, it appends to one buffer, and handles only the column types of the workloads.
 package main
 
 import (
