@@ -1,5 +1,5 @@
-//! Reading archives: a count by table and hour with DuckDB on the change tables, beside `bintide stats` and mysqlbinlog on
-//! the logs; and `bintide replay` from an object store and from a directory, beside replay of the logs.
+//! Reading archives: a count by table and hour with DuckDB on the change tables, beside `bintide stats` and mysqlbinlog
+//! on the logs; and `bintide replay` from an object store and from a directory, beside replay of the logs.
 
 use std::ffi::OsString;
 use std::fs;

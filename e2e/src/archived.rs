@@ -34,7 +34,8 @@ pub fn check_restored_logs(logs: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
-/// Returns arguments of commands that print the same for an archived log as for the log. The export writes to `changes`.
+/// Returns arguments of commands that print the same for an archived log as for the log. The export writes to
+/// `changes`.
 pub fn reading_commands(changes: &str) -> Vec<Vec<&str>> {
     vec![
         vec!["dump", "-vv"],

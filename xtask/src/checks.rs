@@ -37,8 +37,8 @@ pub(crate) fn run_tests(filters: &[String], servers: Option<&str>) -> Result<()>
     })
 }
 
-/// Arguments of cargo that build the command, and the example of the demo. Building the whole workspace selects the same
-/// features of dependencies as its tests.
+/// Arguments of cargo that build the command, and the example of the demo. Building the whole workspace selects the
+/// same features of dependencies as its tests.
 pub(crate) const BUILD_BINTIDE: [&str; 8] =
     ["build", "--workspace", "--bin", "bintide", "--example", "row_counts", "--features", TESTED_FEATURES];
 

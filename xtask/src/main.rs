@@ -87,7 +87,8 @@ enum XtaskCommand {
         #[arg(long, value_name = "DIRECTORY")]
         recorded: Option<PathBuf>,
     },
-    /// Take pictures of the pages of stats, advise and relay with Debian's Chromium: target/screenshots, and docs/reference/relay/page.png
+    /// Take pictures of the pages of stats, advise and relay with Debian's Chromium: target/screenshots, and
+    /// docs/reference/relay/page.png
     Screenshots,
     /// Build the documentation as a book, target/book
     Book,

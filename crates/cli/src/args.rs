@@ -105,7 +105,8 @@ pub(crate) enum CliCommand {
     /// Serve logs to replicas and clients as a MySQL source does, to each in the form that it can read.
     #[command(after_long_help = relay::EXAMPLES)]
     Relay(Box<relay::RelayArgs>),
-    /// Apply logs to a server or a SQLite database: each transaction exactly once, in the source's order; can be resumed.
+    /// Apply logs to a server or a SQLite database: each transaction exactly once, in the source's order; can be
+    /// resumed.
     #[command(after_long_help = replay::EXAMPLES)]
     Replay(Box<replay::ReplayArgs>),
     /// Write row changes as JSON records in the format of Debezium or Maxwell.

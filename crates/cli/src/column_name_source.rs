@@ -39,8 +39,8 @@ impl ColumnNameSource {
     }
 }
 
-/// Returns the catalogue of the first of these servers that answers. Each query uses a new connection, since queries are
-/// rare.
+/// Returns the catalogue of the first of these servers that answers. Each query uses a new connection, since queries
+/// are rare.
 pub(crate) fn catalogue_of(servers: Vec<ServerAddress>) -> ColumnCatalogue {
     ColumnCatalogue::from_server(move |database, table| Ok(query_servers(&servers, database, table)?))
 }
@@ -157,8 +157,8 @@ fn column_schema(column: ServerColumn, quoting: DefaultQuoting) -> ColumnSchema 
     }
 }
 
-/// Returns the default value of a column; `None` if it is not a constant. The present time is 1970-01-01 00:00:00, as in
-/// definitions.
+/// Returns the default value of a column; `None` if it is not a constant. The present time is 1970-01-01 00:00:00, as
+/// in definitions.
 fn constant_default(text: &str, column: &ServerColumn, quoting: DefaultQuoting) -> Option<String> {
     let is_now = text.get(..17).is_some_and(|start| start.eq_ignore_ascii_case("current_timestamp"));
     if is_now && matches!(&*column.data_type, "timestamp" | "datetime") {

@@ -85,8 +85,8 @@ pub(crate) fn set_runs_until_stopped() {
     RUNS_UNTIL_STOPPED.store(true, Ordering::Relaxed);
 }
 
-/// Returns whether SIGTERM stopped a command that runs until it is stopped. This is success, not an interruption: service
-/// managers and container runtimes stop programs by this signal.
+/// Returns whether SIGTERM stopped a command that runs until it is stopped. This is success, not an interruption:
+/// service managers and container runtimes stop programs by this signal.
 pub(crate) fn is_orderly_stop() -> bool {
     TERMINATED.load(Ordering::Relaxed) && RUNS_UNTIL_STOPPED.load(Ordering::Relaxed)
 }

@@ -1,5 +1,5 @@
-//! Sessions of clients of `bintide relay`: roles and limits of accounts, prepared statements, compressed connections, and
-//! the end of the relay.
+//! Sessions of clients of `bintide relay`: roles and limits of accounts, prepared statements, compressed connections,
+//! and the end of the relay.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -284,7 +284,8 @@ fn relay_of_large_logs() -> Result<(TempDir, RelayProcess)> {
     Ok((directory, relay))
 }
 
-/// A list of logs that takes long ends at `KILL` and `KILL QUERY`, at the client's disconnect, and at a stop of the relay.
+/// A list of logs that takes long ends at `KILL` and `KILL QUERY`, at the client's disconnect, and at a stop of the
+/// relay.
 #[test]
 fn long_lists_of_logs_end_early() -> Result<()> {
     let (_logs, mut relay) = relay_of_large_logs()?;

@@ -199,7 +199,8 @@ fn relay_reloads_unless_sighup_is_ignored() -> Result<()> {
     Ok(())
 }
 
-/// The units are valid, call options that exist, and have an exposure below 2.5, as `systemd-analyze security` measures it.
+/// The units are valid, call options that exist, and have an exposure below 2.5, as `systemd-analyze security` measures
+/// it.
 #[test]
 fn units_are_valid_and_hardened() -> Result<()> {
     let systemd = PackageHome::find(TestPackage::Systemd)?;

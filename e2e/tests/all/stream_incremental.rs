@@ -1,5 +1,5 @@
-//! `bintide stream snapshot`: tables are read while the stream runs and programs write to them. At the end, the last record of
-//! each key is the row of the table.
+//! `bintide stream snapshot`: tables are read while the stream runs and programs write to them. At the end, the last
+//! record of each key is the row of the table.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -259,8 +259,8 @@ fn records(directory: &Path) -> Result<Vec<Value>> {
     Ok(records)
 }
 
-/// Files have each row once, also after a second request; tables that cannot be read are named, and an altered table is read
-/// in its new form.
+/// Files have each row once, also after a second request; tables that cannot be read are named, and an altered table is
+/// read in its new form.
 #[test]
 fn files_have_rows_once_and_refusals_are_named() -> Result<()> {
     let (source, directory, port) = (source()?, TempDir::new()?, free_port()?);

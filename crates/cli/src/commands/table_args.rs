@@ -26,7 +26,8 @@ pub(crate) struct TableArgs {
     /// Exclude changes to this table.
     #[arg(long, value_name = "DB.TABLE")]
     ignore_table: Vec<String>,
-    /// Select changes to tables that match this pattern: % matches any characters, _ matches one, \_ matches an underscore.
+    /// Select changes to tables that match this pattern: % matches any characters, _ matches one, \_ matches an
+    /// underscore.
     #[arg(long, value_name = "PATTERN")]
     wild_do_table: Vec<String>,
     /// Exclude changes to tables that match this pattern.

@@ -41,8 +41,8 @@ pub(super) struct ChangeTableWriter {
     staged: StagedTables,
 }
 
-/// Memory of the row groups that are being written. It is less than that of `export`, because the segment was written by
-/// the same process.
+/// Memory of the row groups that are being written. It is less than that of `export`, because the segment was written
+/// by the same process.
 const MEMORY_BYTES: usize = 64 << 20;
 
 /// Number of attempts to write the change tables of a log while other processes add columns to the lists.

@@ -81,7 +81,7 @@ const METRICS_HELP: &str = "Serve a status page, metrics for Prometheus, /health
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(mut_arg("metrics", |arg| arg.help(METRICS_HELP)))]
 pub(crate) struct RelayArgs {
-    // The first field: the others remove what they read.
+    // Must be the first field, because clap removes an argument once a field has read it.
     #[command(flatten)]
     given: CommandLineOptions,
     #[command(subcommand)]

@@ -17,7 +17,7 @@ use crate::value_parsers::{number_within, parse_at_least_one, parse_memory};
 /// Maximum of `--workers`, as of a replica: each worker is a session on the target.
 const WORKERS_MAX: NonZeroUsize = NonZeroUsize::new(1024).expect("ours: the number is not zero");
 
-/// Options of how transactions are applied.
+/// Options of applying transactions: order and parallelism.
 #[derive(Args, Debug)]
 pub(super) struct ApplyArgs {
     /// Order of commits on the target [default: grouped; strict with --log]

@@ -117,7 +117,7 @@ fn sum<'c>(all: impl Iterator<Item = &'c GroupCounts>) -> GroupCounts {
     })
 }
 
-/// Returns a remark about data that the log does not have, and how to have it in future.
+/// Returns a remark about data that the log does not have, and about another source of them.
 fn remark(breakdown: &Breakdown) -> Option<String> {
     match (breakdown.by, &breakdown.without_text) {
         (BreakdownKind::Account, _) => {

@@ -15,9 +15,9 @@ use crate::value_parsers::number_within;
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Apache Kafka, instead of a pipe or files")]
 pub(super) struct KafkaArgs {
-    /// Write records to Kafka: kafka://HOST:PORT,HOST:PORT/. Consumers of committed records get each transaction exactly
-    /// once. Topics and keys are those of Debezium; --name is the topic prefix. The progress is saved in Kafka, too.
-    /// Needs --format debezium.
+    /// Write records to Kafka: kafka://HOST:PORT,HOST:PORT/. Consumers of committed records get each transaction
+    /// exactly once. Topics and keys are those of Debezium; --name is the topic prefix. The progress is saved in Kafka,
+    /// too. Needs --format debezium.
     #[arg(long, value_name = "BROKERS", conflicts_with_all = ["progress", "out", "resume"])]
     to: Option<String>,
     /// Property of librdkafka, such as security.protocol=ssl or compression.type=lz4. Repeatable.
@@ -54,8 +54,9 @@ pub(super) struct KafkaArgs {
     /// Fail if a topic does not exist, instead of creating it.
     #[arg(long, requires = "to", conflicts_with_all = ["partitions", "replication", "topic_config"])]
     require_topics: bool,
-    /// Write the tables whose names DATABASE.TABLE match to the topic NAME.TOPIC, instead of a topic for each table. $1 in
-    /// TOPIC is the first group of REGEX. Repeatable; the first match applies. Keys get a field that names the table.
+    /// Write the tables whose names DATABASE.TABLE match to the topic NAME.TOPIC, instead of a topic for each table. $1
+    /// in TOPIC is the first group of REGEX. Repeatable; the first match applies. Keys get a field that names the
+    /// table.
     #[arg(long, value_name = "REGEX=TOPIC", requires = "to")]
     route: Vec<String>,
     /// Write a record that is too large for its topic to this topic, in parts, instead of failing. Headers name its

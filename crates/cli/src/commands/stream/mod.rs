@@ -135,14 +135,14 @@ enum StreamAction {
     /// Continue where a Debezium connector stopped.
     ///
     /// Saves the connector's offset as the progress of a new stream to Kafka. The stream then continues in the
-    /// connector's topics, without a gap and without a repetition. Stop the connector first: it saves its offset when it
-    /// stops.
+    /// connector's topics, without a gap and without a repetition. Stop the connector first: it saves its offset when
+    /// it stops.
     Adopt(adopt::StreamAdoptArgs),
     /// Read tables while a stream runs.
     ///
     /// Requests the rows of tables from the running stream with the same --signals, for example of tables that were
-    /// added later, or to read tables again. The stream continues without locks, and writes the rows in parts, between the changes.
-    /// The source must be MySQL with gtid_mode=ON, and each table must have a primary key.
+    /// added later, or to read tables again. The stream continues without locks, and writes the rows in parts, between
+    /// the changes. The source must be MySQL with gtid_mode=ON, and each table must have a primary key.
     Snapshot(StreamSnapshotArgs),
 }
 

@@ -403,8 +403,8 @@ fn collect(
     Ok(Some(CollectedInverse { collector: undo.collector, format: undo.format }))
 }
 
-/// Leaves out archived logs without a transaction of `--gtid`. A start, a stop and a number of transactions to skip need
-/// other logs, too.
+/// Leaves out archived logs without a transaction of `--gtid`. A start, a stop and a number of transactions to skip
+/// need other logs, too.
 fn leave_out_archived(found: &mut InputLogs, selection: &TransactionSelection, gtids: &GtidSelection) {
     if selection.start.is_none() && selection.stop.is_none() && selection.skip == 0 {
         found.leave_out_archived(&StatsSelection { gtids: gtids.clone(), ..StatsSelection::default() });

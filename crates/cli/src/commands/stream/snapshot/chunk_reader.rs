@@ -225,8 +225,8 @@ fn unsupported(facts: &ServerFacts) -> Option<&'static str> {
     )
 }
 
-/// Waits until the transactions are visible in the tables. Servers add a GTID to `gtid_executed` after its transaction has
-/// become visible, but send it to replicas before that.
+/// Waits until the transactions are visible in the tables. Servers add a GTID to `gtid_executed` after its transaction
+/// has become visible, but send it to replicas before that.
 fn wait_until_visible(sql: &mut SqlConnection, seen: &GtidSet) -> Result<bool, ConnectionError> {
     let begun = Instant::now();
     loop {

@@ -40,7 +40,7 @@ pub(in crate::commands::stream) struct IncrementalSnapshots {
 pub(in crate::commands::stream) struct IncrementalSettings<'s> {
     pub(in crate::commands::stream) stream: &'s StreamSettings,
     pub(in crate::commands::stream) address: &'s ServerAddress,
-    /// Directory of requests; `None` to only finish what was requested.
+    /// Directory of requests; `None` if only saved snapshots are finished.
     pub(in crate::commands::stream) directory: Option<RequestDirectory>,
     pub(in crate::commands::stream) figures: &'s SharedStreamFigures,
 }

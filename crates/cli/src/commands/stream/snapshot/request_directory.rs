@@ -1,7 +1,7 @@
 //! Requests for incremental snapshots: files that `stream snapshot` writes to a directory, and the stream reads.
 //!
-//! Files work for every output, whether the stream runs or not, and survive a crash of both programs. They need no open port
-//! and no account: who may write to the directory may request snapshots.
+//! Files work for every output, whether the stream runs or not, and survive a crash of both programs. They need no open
+//! port and no account: who may write to the directory may request snapshots.
 
 use std::fs;
 use std::io;
