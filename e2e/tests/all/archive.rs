@@ -146,7 +146,7 @@ fn a_killed_run_leaves_no_archived_log() -> Result<()> {
         child.kill()?;
         child.wait()?;
         was_killed += u64::from(is_running);
-        // Either the log is archived as a whole, or there is no trace of it.
+        // Either the whole log is archived, or the archive has no log.
         if !archive.names()?.is_empty() {
             let ran = archive.run(&["verify", &archive.location])?;
             ensure!(ran.code == Some(0), "{}", ran.stderr);
@@ -258,7 +258,7 @@ fn a_lost_segment_is_written_again() -> Result<()> {
     Ok(())
 }
 
-/// Another log of the same name, size and first bytes must not replace what a manifest describes.
+/// Another log of the same name, size and first bytes must not replace the lost segment of a log.
 #[test]
 fn a_lost_segment_is_not_replaced_by_another_log() -> Result<()> {
     let directory = tempfile::tempdir()?;

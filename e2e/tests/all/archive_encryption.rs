@@ -332,7 +332,7 @@ fn readers_read_encrypted_change_tables() -> Result<()> {
     Ok(())
 }
 
-/// `receive` and `relay` encrypt what they archive, also logs that are encrypted on disk.
+/// `receive` and `relay` encrypt archived logs, also those that are encrypted on disk.
 #[test]
 fn received_logs_are_archived_encrypted() -> Result<()> {
     let server = Launch::mysql().option("--binlog-row-metadata=FULL").start()?;

@@ -382,7 +382,7 @@ fn images_and_documents_in_parts() -> Result<()> {
     Ok(())
 }
 
-/// Selections, and what a second export of the same logs leaves.
+/// Exports of chosen tables, transactions and periods have no other changes.
 #[test]
 fn selected_changes_are_exported() -> Result<()> {
     let server = Launch::mysql().option("--binlog-row-metadata=FULL").start()?;

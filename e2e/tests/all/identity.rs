@@ -1,4 +1,4 @@
-//! bintide, called mysqlbinlog, prints what mysqlbinlog prints.
+//! bintide, called mysqlbinlog, prints the same as mysqlbinlog.
 
 use std::fs;
 use std::path::{Path, PathBuf};

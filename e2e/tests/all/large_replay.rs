@@ -42,8 +42,8 @@ fn large() -> Result<TestServer> {
     Ok(source)
 }
 
-/// Replays, and returns the peak in KiB of the memory that it allocates. The pages of the program itself do not count:
-/// how many of them are in memory depends on the machine.
+/// Replays, and returns the peak in KiB of the memory that it allocates. The pages of the program itself do not count,
+/// because their number in memory depends on the machine.
 fn replayed(source: &TestServer, target: &TestServer, options: &[&str]) -> Result<u64> {
     let mut command = Command::new(bintide()?);
     command.env_clear().arg("replay").args(source.binlogs()?).args(["--memory", "8M"]).args(options);

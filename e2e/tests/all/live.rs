@@ -257,7 +257,7 @@ fn empty_relay_directories_start_at_the_targets_position() -> Result<()> {
     Ok(())
 }
 
-/// A store deletes logs as --keep says, even if a replay has not applied them. The replay, and a new replay, end
+/// A store deletes logs by --keep, even if a replay has not applied them. The replay, and a new replay, end
 /// with an error that names the missing log and the remedy.
 #[test]
 fn logs_purged_before_they_are_applied_are_named() -> Result<()> {

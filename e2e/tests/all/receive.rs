@@ -414,7 +414,7 @@ fn receiving_continues_after_network_failures() -> Result<()> {
     server.sql(&"insert into d.t (b) values (repeat('x', 20000)); ".repeat(100))?;
     let proxy = Proxy::to(server.port())?;
     let directory = TempDir::new()?;
-    // A silent network is noticed after the 8 seconds in the address.
+    // A silent network is detected after the 8 seconds in the address.
     let cuts = [CutMode::Close, CutMode::Reset, CutMode::Close, CutMode::Reset, CutMode::Silence];
     proxy.cut_after(5000 + random.below(200_000) as u64, cuts[0]);
     let child = receive(proxy.port(), directory.path(), &[])?.spawn()?;

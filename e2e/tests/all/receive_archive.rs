@@ -1,4 +1,5 @@
-//! `bintide receive --archive`: closed logs are archived while the receiver runs, and stay until they are.
+//! `bintide receive --archive`: closed logs are archived while the receiver runs, and kept
+//! until they are archived.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -74,7 +75,7 @@ impl<'s> ArchivingReceiver<'s> {
         Ok(index.lines().map(|line| line.trim_start_matches("./").to_owned()).collect())
     }
 
-    /// Checks that the archive gives back the server's closed logs.
+    /// Checks that the server's closed logs are restored from the archive.
     fn check_archive(&self) -> Result<()> {
         let logs = self.server.binlogs()?;
         let to = TempDir::new()?;
@@ -244,7 +245,7 @@ fn relays_archive_before_they_delete() -> Result<()> {
     ensure!(receiver.stored()?.len() < 4, "{:?}", receiver.stored()?);
     relay.stop()?;
     receiver.check_archive()?;
-    // An archive with other logs of the same names: nothing is archived, and all logs stay.
+    // An archive with other logs of the same names: nothing is archived, and all logs are kept.
     let before = receiver.stored()?;
     let other = receiver.directory.path().join("other").display().to_string();
     for name in &before {

@@ -154,7 +154,7 @@ fn replicas_stopped_in_the_middle_of_a_log_resume_there() -> Result<()> {
     wait_for_equal(&source, &replica)
 }
 
-/// Events larger than a packet, to replicas that get the form as-is, and plain.
+/// Events larger than a packet, for replicas with the forms as-is and plain.
 #[test]
 fn events_larger_than_a_packet() -> Result<()> {
     let source = source(TestPackage::Mysql8_0)?;

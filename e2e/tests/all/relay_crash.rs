@@ -17,7 +17,7 @@ use nix::unistd::Pid;
 use tempfile::TempDir;
 use testkit::{Launch, TestPackage, TestServer};
 
-/// Time in which a replica would notice that its position is refused.
+/// Time within which a replica reports that its position is refused.
 const RESTART_INTERVAL: Duration = Duration::from_secs(5);
 
 fn signal(server: &TestServer, signal: Signal) -> Result<()> {
@@ -25,7 +25,7 @@ fn signal(server: &TestServer, signal: Signal) -> Result<()> {
     Ok(kill(Pid::from_raw(i32::try_from(id)?), signal)?)
 }
 
-/// Cuts a log within its transactions, as a crash does that loses what was not synced.
+/// Cuts a log within its transactions, as a crash that loses unsynced bytes.
 fn lose_end(log: &Path) -> Result<()> {
     let mut reader = LogReader::open(log)?;
     let mut starts = Vec::new();

@@ -478,7 +478,7 @@ fn stored_logs_are_served_while_the_source_fails() -> Result<()> {
     wait_until("the later transaction", || Ok(relay.ask(executed)? == stored()?))?;
     let before = stored()?;
     source.sql("reset binary logs and gtids; create table d.u (id int primary key)")?;
-    // The running connection does not notice the reset.
+    // The reset has no effect on the running connection.
     drop(relay);
     let relay = start(source.port())?;
     wait_until("the end of receiving", || Ok(show(&relay, "Replica_IO_Running")? == "No"))?;

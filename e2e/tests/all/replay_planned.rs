@@ -79,7 +79,7 @@ fn dry_runs_report_the_plan_and_change_nothing() -> Result<()> {
     target.sql("set global super_read_only = 1")?;
     says(&dry(&[])?, 1, &["\"check\":\"read-only\"", "\"allowed\":false", "\"transactions\":66,"])?;
     target.sql("set global super_read_only = 0, global read_only = 0")?;
-    // The replay does what the dry run reported.
+    // The replay has the number of transactions that the dry run reported.
     let ran = replay(&logs, &target, &["--json"])?;
     says(&ran, 0, &["\"transactions\":66,"])?;
     ends_equal(&source, &target)?;

@@ -1,4 +1,4 @@
-//! `bintide history` on logs of a real server: the history is what the statements did to the row.
+//! `bintide history` on logs of a real server: the history has the changes that statements made to the row.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

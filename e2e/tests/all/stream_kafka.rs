@@ -177,7 +177,7 @@ fn reader_program(broker: &KafkaBroker, database: &Path) -> Result<String> {
     let program =
         page.split("```python\n").nth(1).and_then(|rest| rest.split("```").next()).context("no program")?;
     let connect = format!("sqlite3.connect({:?})", database.display().to_string());
-    // The broker notices a killed reader only after this time.
+    // The broker detects a killed reader only after this time.
     let program = program.replace("\"group.id\"", "\"session.timeout.ms\": 6000, \"group.id\"");
     let program = program.replace("psycopg.connect(\"dbname=shop\")", &connect).replace("psycopg", "sqlite3");
     Ok(program.replace("%s", "?").replace("b1:9092", &broker.address()))

@@ -27,7 +27,7 @@ enum ApplyMethod {
 }
 
 impl ApplyMethod {
-    /// One for each run of the test.
+    /// Methods, one for each run of the test.
     const ALL: [Self; OPTIONS.len()] =
         [Self::Target, Self::Script, Self::Target, Self::Mysqlbinlog, Self::Target];
 }
