@@ -163,8 +163,8 @@ impl ArchiveBench {
         Ok(fs::metadata(file)?.len())
     }
 
-    /// Archives and restores the samples and the logs of the workloads. Returns the number of identical
-    /// logs, and of all.
+    /// Archives and restores the samples and the logs of the workloads. Returns the number of identical logs,
+    /// and of all.
     fn restore_all(&self, workloads: &[Workload]) -> Result<(usize, usize)> {
         let mut logs = Vec::new();
         let mut directories = vec![testkit::workspace_root().join("samples")];

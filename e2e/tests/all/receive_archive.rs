@@ -1,5 +1,5 @@
-//! `bintide receive --archive`: closed logs are archived while the receiver runs, and kept
-//! until they are archived.
+//! `bintide receive --archive`: closed logs are archived while the receiver runs, and kept until they are
+//! archived.
 
 use std::fs;
 use std::io::{BufRead, BufReader};

@@ -30,8 +30,8 @@ fn follow(replica: &TestServer, source: &TestServer) -> Result<()> {
     Ok(())
 }
 
-/// Ends the connection of a replica that has stopped: the server would detect the end only at its
-/// next heartbeat.
+/// Ends the connection of a replica that has stopped: the server would detect the end only at its next
+/// heartbeat.
 fn end_dump(target: &TestServer) -> Result<()> {
     let dump = "select id from information_schema.processlist where command like 'Binlog Dump%'";
     target.sql(&format!("kill {}", target.sql(dump)?.trim()))?;
