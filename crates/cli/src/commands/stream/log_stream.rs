@@ -59,7 +59,7 @@ pub(super) fn write_records(
     let outcome = run.stream_logs(locations, resume.as_ref(), &mut output);
     // Otherwise, rules may have matched in the part read by an earlier run, or may match later.
     if outcome.is_ok() && resume.is_none() && !interrupt::is_stop_requested() && !global.quiet {
-        warn_unmatched(&work.streamer.unmatched_rules().clone().into_rules(), "the logs");
+        warn_unmatched(&run.streamer.unmatched_rules().clone().into_rules(), "the logs");
     }
     finished(outcome, output)
 }
