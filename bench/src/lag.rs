@@ -150,7 +150,7 @@ fn run(contender: LagContender, options: &LagBenchOptions, bintide: &Path) -> Re
     match contender {
         LagContender::Native(workers) => {
             target.sql(&format!("set global replica_parallel_workers = {workers}"))?;
-            workload_runs::start_replication(&target, &source)?;
+            target.replicate_from(&source)?;
             workload_runs::wait_until_caught_up(&target, &source)?;
             let (mut lags, busy) = sample_lags(&target, load)?;
             workload_runs::wait_until_caught_up(&target, &source)?;

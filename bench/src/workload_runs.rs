@@ -146,7 +146,7 @@ fn run(setting: BinlogSettings) -> Result<WorkloadRuns> {
 /// Lets the replica apply the missing transactions while the source is idle. Returns the time of decompression.
 fn measure_decompression(replica: &TestServer, source: &TestServer) -> Result<StageTime> {
     reset_stages(replica)?;
-    start_replication(replica, source)?;
+    replica.replicate_from(source)?;
     wait_until_caught_up(replica, source)?;
     replica.sql("stop replica")?;
     read_stage(replica, DECOMPRESSING)
@@ -155,17 +155,6 @@ fn measure_decompression(replica: &TestServer, source: &TestServer) -> Result<St
 /// Starts a server that can replicate from another one with the same settings.
 pub(super) fn start_replica(setting: BinlogSettings, launch: Launch) -> Result<TestServer> {
     setting.apply(launch).option("--server-id=2").uuid(REPLICA_UUID).start()
-}
-
-/// Starts replication from the source.
-pub(super) fn start_replication(replica: &TestServer, source: &TestServer) -> Result<()> {
-    let port = source.port();
-    replica.sql(&format!(
-        "change replication source to source_host = '127.0.0.1', source_port = {port}, source_user = 'root',
-           get_source_public_key = 1, source_auto_position = 1;
-         start replica"
-    ))?;
-    Ok(())
 }
 
 /// Waits until the replica has applied all transactions of the source.

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use testkit::TestServer;
@@ -122,25 +122,6 @@ impl Drop for Running {
             let _ = child.wait();
         }
     }
-}
-
-/// Time for a condition to become true. A replica on a busy machine needs minutes to apply the changes of one minute.
-const TIMEOUT: Duration = Duration::from_secs(240);
-
-/// Waits until a condition holds.
-///
-/// # Errors
-///
-/// Fails if the condition does not hold after four minutes, or cannot be checked.
-pub fn wait_until(description: &str, mut condition: impl FnMut() -> Result<bool>) -> Result<()> {
-    let began = Instant::now();
-    while !condition()? {
-        if began.elapsed() > TIMEOUT {
-            bail!("timed out waiting for {description}");
-        }
-        thread::sleep(Duration::from_millis(5));
-    }
-    Ok(())
 }
 
 /// Repeats a check until it succeeds, for at most a minute.

@@ -10,9 +10,10 @@ use anyhow::{Context, Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
-use testkit::{CutMode, Proxy, SeededRandom, ServerClient, ServerFlavour, TestPackage, TestServer};
+use testkit::{
+    CutMode, Proxy, SeededRandom, ServerClient, ServerFlavour, TestPackage, TestServer, wait_until,
+};
 
-use crate::command::wait_until;
 use crate::relayed::{self, RelayProcess, ReplicaStartPoint, TABLE, error_of, wait_for_equal};
 
 /// Interruption of one part of the chain.

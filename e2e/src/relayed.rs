@@ -9,10 +9,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use servers::{CancelToken, PasswordSource, PublicKeySource, ServerAddress, SslMode, TlsPolicy};
 use tempfile::TempDir;
-use testkit::{Launch, PackageHome, ServerFlavour, TestPackage, TestServer, free_port};
+use testkit::{Launch, PackageHome, ServerFlavour, TestPackage, TestServer, free_port, wait_until};
 use wire::{BinlogDump, Capabilities, CleartextPolicy, ClientCommand, DumpFlags};
 
-use crate::command::{Running, wait_until};
+use crate::command::Running;
 use crate::program::bintide;
 
 /// A running relay, and the directories that it uses.

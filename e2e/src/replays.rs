@@ -198,15 +198,6 @@ pub fn checksums(server: &TestServer) -> Result<Vec<String>> {
     tables(server)?.iter().map(|table| checksum(server, table)).collect()
 }
 
-/// Returns a server's gtid_executed.
-///
-/// # Errors
-///
-/// Fails if the query fails.
-pub fn executed(server: &TestServer) -> Result<String> {
-    Ok(server.sql("select replace(@@global.gtid_executed, '\\n', '')")?.trim().to_owned())
-}
-
 /// Checks that both have the same tables with the same rows, and that the target counts all GTIDs of the source.
 ///
 /// # Errors
@@ -219,8 +210,8 @@ pub fn ends_equal(source: &TestServer, target: &TestServer) -> Result<()> {
         ensure!(ours == theirs, "the target has {ours}, the source {theirs}");
     }
     ensure!(ours.len() == theirs.len(), "{ours:?} {theirs:?}");
-    let all = executed(source)?;
+    let all = source.gtid_executed()?;
     let has_all = target.sql(&format!("select gtid_subset('{all}', @@global.gtid_executed)"))?;
-    ensure!(has_all.trim() == "1", "the target's gtid_executed lacks GTIDs: {}", executed(target)?);
+    ensure!(has_all.trim() == "1", "the target's gtid_executed lacks GTIDs: {}", target.gtid_executed()?);
     Ok(())
 }

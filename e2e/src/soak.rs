@@ -14,7 +14,7 @@ use anyhow::{Context, Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
-use testkit::{CutMode, Launch, Proxy, SeededRandom, ServerClient, TestServer};
+use testkit::{CutMode, Launch, Proxy, SeededRandom, ServerClient, TestServer, wait_until_within};
 
 use crate::as_sql::are_equal;
 use crate::program::bintide;
@@ -316,15 +316,13 @@ impl Soak {
 
     fn wait_until_caught_up(&mut self) -> Result<()> {
         let last = "select count(*), max(n) from d.rounds";
-        let (expected, begin) = (self.source.sql(last)?, Instant::now());
-        while self.target.sql(last).ok().as_ref() != Some(&expected) {
+        let expected = self.source.sql(last)?;
+        wait_until_within(TIMEOUT, "the last rows on the target", || {
             if self.child()?.try_wait()?.is_some() {
                 return self.ended();
             }
-            ensure!(begin.elapsed() < TIMEOUT, "the target is behind");
-            thread::sleep(POLL_INTERVAL);
-        }
-        Ok(())
+            Ok(self.target.sql(last).ok().as_ref() == Some(&expected))
+        })
     }
 
     fn ends_on_interrupt(&mut self) -> Result<()> {

@@ -8,9 +8,8 @@ use anyhow::{Context, Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
-use testkit::{Launch, TestServer};
+use testkit::{Launch, TestServer, wait_until};
 
-use crate::command::wait_until;
 use crate::json_schema::check_document;
 use crate::metrics::{number, scraped};
 use crate::program::bintide;
@@ -44,12 +43,8 @@ pub fn pair(source: &Launch, replica: &Launch, sql: &str) -> Result<(TestServer,
     let source = source.start()?;
     source.sql(sql)?;
     let replica = replica.clone().options(REPLICA).start()?;
-    replica.sql(&format!(
-        "change replication source to source_host = '127.0.0.1', source_port = {}, source_user = 'root',
-           source_auto_position = 1, get_source_public_key = 1; start replica",
-        source.port()
-    ))?;
-    wait_until_applied(&source, &replica)?;
+    replica.replicate_from(&source)?;
+    replica.wait_until_applied(&source)?;
     Ok((source, replica))
 }
 
@@ -81,24 +76,6 @@ pub fn wait_until_received(source: &TestServer, replica: &TestServer) -> Result<
         all.trim().replace('\n', "")
     );
     wait_until("the transactions of the source", || Ok(replica.sql(&received)?.trim() == "1"))
-}
-
-/// Waits until the replica has applied all transactions of the source.
-///
-/// # Errors
-///
-/// Fails if the replica has not applied them after the timeout, or reports an error.
-pub fn wait_until_applied(source: &TestServer, replica: &TestServer) -> Result<()> {
-    let all = source.sql("select @@gtid_executed")?;
-    let applied = format!("select gtid_subset('{}', @@global.gtid_executed)", all.trim().replace('\n', ""));
-    wait_until("the transactions of the source", || {
-        let errors = replica.sql(
-            "select last_error_message from performance_schema.replication_applier_status_by_worker
-             where last_error_number <> 0",
-        )?;
-        ensure!(errors.is_empty(), "the replica reports: {errors}");
-        Ok(replica.sql(&applied)?.trim() == "1")
-    })
 }
 
 /// Starts a replica on a copy of this data directory, with an empty buffer pool.

@@ -10,13 +10,13 @@ mod through_relay;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use std::{env, fs};
 
 use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
 use serde_json::Value;
-use testkit::{TestServer, target_dir};
+use testkit::{TestServer, target_dir, wait_until};
 
 use testkit::workspace_root;
 
@@ -112,11 +112,8 @@ impl Drop for JavaProcess {
 
 /// Waits until the log of a tool contains this text.
 fn wait_for(log: &Path, text: &str) -> Result<()> {
-    let began = Instant::now();
-    while !fs::read_to_string(log)?.contains(text) {
-        ensure!(began.elapsed() < Duration::from_secs(120), "the tool does not start: see {}", log.display());
-        thread::sleep(Duration::from_millis(50));
-    }
+    wait_until("the start of the tool", || Ok(fs::read_to_string(log)?.contains(text)))
+        .with_context(|| format!("see {}", log.display()))?;
     // The tool logs the text before it reads.
     thread::sleep(Duration::from_secs(1));
     Ok(())
@@ -124,13 +121,11 @@ fn wait_for(log: &Path, text: &str) -> Result<()> {
 
 /// Waits until the records include the last row.
 fn wait_for_end(engine: &mut JavaProcess, records: &Path, log: &Path) -> Result<()> {
-    let began = Instant::now();
-    while !fs::read_to_string(records)?.contains(LAST_VALUE) {
-        let is_running = engine.0.try_wait()?.is_none() && began.elapsed() < Duration::from_secs(120);
-        ensure!(is_running, "the tool did not read the last row: see {}", log.display());
-        thread::sleep(Duration::from_millis(50));
-    }
-    Ok(())
+    wait_until("the record of the last row", || {
+        ensure!(engine.0.try_wait()?.is_none(), "the tool has ended");
+        Ok(fs::read_to_string(records)?.contains(LAST_VALUE))
+    })
+    .with_context(|| format!("see {}", log.display()))
 }
 
 /// Returns the scripts of two samples, without the parts that stop the tools: spatial references and vectors in

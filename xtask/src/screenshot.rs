@@ -13,6 +13,7 @@ use nix::unistd::Pid;
 use tempfile::TempDir;
 use testkit::{
     ColorScheme, Launch, PackageHome, Screenshot, TestPackage, TestServer, free_port, take_screenshot,
+    wait_until,
 };
 
 /// Time during which the source writes, so that the chart has content.
@@ -132,12 +133,7 @@ fn take_relay_pictures(bintide: &Path, pictures: &Path) -> Result<()> {
 }
 
 fn wait_for_port(port: u16) -> Result<()> {
-    let began = Instant::now();
-    while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
-        ensure!(began.elapsed() < Duration::from_secs(30), "the relay does not listen on port {port}");
-        thread::sleep(Duration::from_millis(50));
-    }
-    Ok(())
+    wait_until("the relay's port", || Ok(std::net::TcpStream::connect(("127.0.0.1", port)).is_ok()))
 }
 
 /// Starts clients: mysqlbinlog, which reads as-is, and two that receive plain logs.

@@ -66,7 +66,7 @@ fn fill_a_log(setting: BinlogSettings, rows: u64, scale: f64) -> Result<FilledLo
     let launch = workloads::launch_server().option(format!("--max-binlog-size={log_bytes_max}"));
     let source = setting.apply(launch.clone()).start()?;
     let replica = workload_runs::start_replica(setting, launch)?;
-    workload_runs::start_replication(&replica, &source)?;
+    replica.replicate_from(&source)?;
     source.sql(&table(rows))?;
     source.sql("flush binary logs")?;
     workload_runs::wait_until_caught_up(&replica, &source)?;

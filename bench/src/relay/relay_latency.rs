@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
-use testkit::TestServer;
+use testkit::{TestServer, wait_until};
 
 use super::discarding_client::{DiscardingClient, DumpParameters};
 use super::relay_process::RelayProcess;
@@ -51,11 +51,7 @@ pub(super) fn measure_latency(
     let name = log.file_name().and_then(|name| name.to_str()).context("a log without a name")?.to_owned();
     let directory = TempDir::new_in(testkit::target_dir())?;
     let relay = RelayProcess::receive(bintide, source, directory.path())?;
-    let began = Instant::now();
-    while !directory.path().join(&name).exists() {
-        ensure!(began.elapsed() < Duration::from_secs(600), "the relay does not catch up");
-        thread::sleep(Duration::from_millis(50));
-    }
+    wait_until("the last log in the relay's directory", || Ok(directory.path().join(&name).exists()))?;
     let is_over = AtomicBool::new(false);
     let (direct, relayed) = thread::scope(|scope| -> Result<_> {
         let [direct, relayed] = [source.port(), relay.port()].map(|port| {

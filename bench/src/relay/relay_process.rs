@@ -4,17 +4,12 @@ use std::fs;
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
-use testkit::TestServer;
-
-/// Time limit until a relay listens.
-const START_TIMEOUT: Duration = Duration::from_secs(30);
+use testkit::{TestServer, wait_until};
 
 /// Running relay, which is stopped on drop.
 pub(super) struct RelayProcess {
@@ -45,11 +40,7 @@ impl RelayProcess {
         command.env_clear().stdin(Stdio::null()).stderr(Stdio::null());
         let child = command.spawn().context("could not start bintide relay")?;
         let relay = Self { child, port, _state: state };
-        let began = Instant::now();
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            ensure!(began.elapsed() < START_TIMEOUT, "the relay does not listen");
-            thread::sleep(Duration::from_millis(1));
-        }
+        wait_until("the relay's port", || Ok(TcpStream::connect(("127.0.0.1", port)).is_ok()))?;
         Ok(relay)
     }
 

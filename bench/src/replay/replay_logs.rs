@@ -4,12 +4,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
-use testkit::{Launch, TestServer};
+use testkit::{Launch, TestServer, wait_until};
 
 use super::start_tables::{
     OPTIONS, SMALL_TABLE_ROWS, SMALL_TABLES, SOURCE_UUID, StartTables, TABLE_ROWS, TABLES, logs_directory,
@@ -23,9 +22,6 @@ const SESSIONS: usize = 16;
 /// sysbench's.
 const INSERTED_ROWS: usize = 1024;
 const INSERTED_FOR_EACH: usize = 4;
-
-/// Time limit for receiving a log.
-const WAIT_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Number of tables in each transaction of [`ReplayLogKind::Tables`], and of updated rows in each of them.
 const TABLES_UPDATED: usize = 5;
@@ -168,7 +164,7 @@ fn launch_source(start: StartTables) -> Result<Launch> {
 /// Lets a server write the log.
 fn write_log(kind: ReplayLogKind, transactions: usize, directory: &Path) -> Result<ReplayLogFacts> {
     let server = launch_source(kind.start())?.start()?;
-    let before = gtid_executed(&server)?;
+    let before = server.gtid_executed()?;
     match kind {
         ReplayLogKind::Sysbench | ReplayLogKind::Compressed => {
             let (threads, events) = (format!("--threads={SESSIONS}"), format!("--events={transactions}"));
@@ -180,7 +176,7 @@ fn write_log(kind: ReplayLogKind, transactions: usize, directory: &Path) -> Resu
         ReplayLogKind::Bulk => workloads::run(Workload::Update, &server)?,
         ReplayLogKind::Tables => run_sessions(&server, |session| small_updates(session, transactions))?,
     }
-    let gtids = gtid_executed(&server)?;
+    let gtids = server.gtid_executed()?;
     let log = server.binlogs()?.pop().context("the server has no log")?;
     server.sql("flush binary logs")?;
     fs::copy(log, directory.join("binlog.000001"))?;
@@ -279,32 +275,20 @@ fn receive_log(kind: ReplayLogKind, directory: &Path) -> Result<()> {
     source.stop()?;
     fs::copy(directory.join("binlog.000001"), source.datadir().join("binlog.000001"))?;
     source.start_again(&[])?;
-    let all = gtid_executed(&source)?;
+    let all = source.gtid_executed()?;
     let options = ["--server-id=3", "--skip-log-bin", "--relay-log=relay", "--max-relay-log-size=1G"];
     let mut replica =
         Launch::mysql().options(OPTIONS).options(options).data(kind.start().directory()?).start()?;
-    replica.sql(&format!(
-        "change replication source to source_host = '127.0.0.1', source_port = {}, source_user = 'root',
-           get_source_public_key = 1, source_auto_position = 1;
-         start replica io_thread",
-        source.port()
-    ))?;
+    replica.set_source(&source)?;
+    replica.sql("start replica io_thread")?;
     let query = format!(
         "select gtid_subset('{all}', concat(received_transaction_set, ',', @@gtid_executed))
            from performance_schema.replication_connection_status"
     );
-    let begin = Instant::now();
-    while replica.sql(&query)?.trim() != "1" {
-        ensure!(begin.elapsed() < WAIT_TIMEOUT, "the replica does not receive the log");
-        thread::sleep(Duration::from_millis(100));
-    }
+    wait_until("the log on the replica", || Ok(replica.sql(&query)?.trim() == "1"))?;
     replica.sql("stop replica")?;
     stop_with_small_redo_log(&mut replica)?;
     fs::rename(replica.datadir(), directory.join("received")).context("could not keep the data directory")
-}
-
-fn gtid_executed(server: &TestServer) -> Result<String> {
-    Ok(server.sql("select @@global.gtid_executed")?.replace(char::is_whitespace, ""))
 }
 
 /// Returns the number of transactions in a GTID set of one range of one server.

@@ -3,11 +3,9 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
-use std::thread;
-use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
-use testkit::{Launch, TestServer};
+use anyhow::{Context, Result};
+use testkit::{Launch, TestServer, wait_until};
 
 use crate::workloads::{self, Workload};
 
@@ -24,9 +22,6 @@ pub(super) const TABLE_ROWS: usize = 100_000;
 /// Number of tables of [`StartTables::Small`], and of rows in each.
 pub(super) const SMALL_TABLES: usize = 2000;
 pub(super) const SMALL_TABLE_ROWS: usize = 100;
-
-/// Time limit for a change of the redo log's size.
-const WAIT_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Options of all servers: memory for all data, and a large redo log, so that no writes wait for pages.
 pub(super) const OPTIONS: [&str; 4] = [
@@ -145,12 +140,7 @@ pub(super) fn stop_with_small_redo_log(server: &mut TestServer) -> Result<()> {
 
 /// Waits until the redo log has this size in bytes.
 fn wait_for_redo_log(server: &TestServer, size: u64) -> Result<()> {
-    let begin = Instant::now();
     let query = "select variable_value from performance_schema.global_status
         where variable_name = 'Innodb_redo_log_capacity_resized'";
-    while server.sql(query)?.trim().parse() != Ok(size) {
-        ensure!(begin.elapsed() < WAIT_TIMEOUT, "the redo log does not change its size");
-        thread::sleep(Duration::from_millis(50));
-    }
-    Ok(())
+    wait_until("the size of the redo log", || Ok(server.sql(query)?.trim().parse() == Ok(size)))
 }

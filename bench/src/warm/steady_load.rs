@@ -10,7 +10,7 @@ use anyhow::Result;
 use testkit::SeededRandom;
 
 use super::catch_up::{WarmProcess, lag_ms};
-use super::warm_fixture::{POOL_MIB, ROWS, WarmFixture, connect, launch_replica};
+use super::warm_fixture::{POOL_MIB, ROWS, WarmFixture, launch_replica};
 
 /// Lag of the replica at the end of each second, in seconds.
 pub(super) struct SteadyLags {
@@ -31,7 +31,7 @@ fn run(fixture: &WarmFixture, bintide: Option<&Path>) -> Result<Vec<f64>> {
     let source = fixture.launch_source().start()?;
     let launch = launch_replica(&fixture.base_directory(), POOL_MIB).option("--replica-parallel-workers=1");
     let replica = fixture.add_slow_disk(launch, LATENCY_US).start()?;
-    connect(&replica, &source)?;
+    replica.set_source(&source)?;
     replica.sql("start replica")?;
     let warming = bintide.map(|bintide| WarmProcess::start(bintide, &replica)).transpose()?;
     let (mut random, begin, mut lags) = (SeededRandom::new(7), Instant::now(), Vec::new());

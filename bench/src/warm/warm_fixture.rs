@@ -3,11 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::thread;
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use testkit::{Launch, SeededRandom, TestServer};
+use testkit::{Launch, SeededRandom, TestServer, wait_until};
 
 /// Revision of the created files. Increase it when they change.
 const REVISION: u32 = 3;
@@ -27,9 +25,6 @@ pub(super) const POOL_MIB: u32 = 32;
 pub(super) const PAGES_FREE: u32 = 128;
 /// Number of reads that the disk serves at once.
 pub(super) const DISK_QUEUE_DEPTH: u32 = 32;
-
-const WAIT_TIMEOUT: Duration = Duration::from_secs(300);
-const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Kind of the changes in a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,7 +126,7 @@ impl WarmFixture {
     fn make_lagging(&self, kind: WarmChangeKind) -> Result<()> {
         let source = self.launch_source().start()?;
         let mut replica = launch_replica(&self.base_directory(), 1024).start()?;
-        connect(&replica, &source)?;
+        replica.set_source(&source)?;
         replica.sql("start replica io_thread")?;
         let mut random = SeededRandom::new(7);
         let changes: String = (0..CHANGES).map(|_| kind.change_sql(&mut random)).collect();
@@ -160,25 +155,6 @@ pub(super) fn launch_replica(data: &Path, pool_mib: u32) -> Launch {
     let pool =
         [format!("--innodb-buffer-pool-size={pool_mib}M"), format!("--innodb-lru-scan-depth={PAGES_FREE}")];
     Launch::mysql().options(options).options(pool).uuid(REPLICA_UUID).data(data)
-}
-
-pub(super) fn connect(replica: &TestServer, source: &TestServer) -> Result<()> {
-    let port = source.port();
-    replica.sql(&format!(
-        "change replication source to source_host = '127.0.0.1', source_port = {port}, source_user = 'root',
-           get_source_public_key = 1, source_auto_position = 1"
-    ))?;
-    Ok(())
-}
-
-/// Polls until a condition is true. The description completes the error "timed out waiting for".
-pub(super) fn wait_until(description: &str, mut condition: impl FnMut() -> Result<bool>) -> Result<()> {
-    let begin = std::time::Instant::now();
-    while !condition()? {
-        ensure!(begin.elapsed() < WAIT_TIMEOUT, "timed out waiting for {description}");
-        thread::sleep(POLL_INTERVAL);
-    }
-    Ok(())
 }
 
 fn wait_until_received(source: &TestServer, replica: &TestServer) -> Result<()> {

@@ -30,7 +30,8 @@
 //! | [`TestPackage`] | all available servers, from MySQL 5.5.9 to MariaDB 11.8 |
 //! | `proxy` | a network in front of a server that can be cut, silenced and slowed: [`Proxy`] |
 //! | `tamper` | a proxy that changes a server's packets: [`TamperProxy`] |
-//! | `server` | a running server: [`TestServer`], [`ServerClient`] |
+//! | `server`, `replication` | a running server: [`TestServer`], [`ServerClient`] |
+//! | [`wait_until`], [`wait_until_within`] | waits for a condition |
 //!
 //! This crate never installs anything on the machine, and never touches a server that it did not start. Its servers end
 //! with the process that started them, except with [`Launch::lasting`]. The `bintide` command does not use it: it
@@ -54,10 +55,12 @@ mod object_server;
 mod output_recorder;
 mod package;
 mod package_home;
+mod polling;
 mod preloaded_library;
 mod proxy;
 mod python_environment;
 mod registry_server;
+mod replication;
 mod seeded_random;
 mod server;
 mod spawner;
@@ -80,6 +83,7 @@ pub use crate::object_server::ObjectServer;
 pub use crate::output_recorder::{OutputRecorder, OutputRecording};
 pub use crate::package::{SERVERS_VARIABLE, TestPackage};
 pub use crate::package_home::PackageHome;
+pub use crate::polling::{wait_until, wait_until_within};
 pub use crate::proxy::{CutMode, Proxy, TrafficRecording};
 pub use crate::python_environment::PythonEnvironment;
 pub use crate::registry_server::RegistryServer;

@@ -15,6 +15,7 @@ use crate::cache;
 use crate::launch::{ServerFlavour, last_errors};
 use crate::package::TestPackage;
 use crate::package_home::{PackageHome, run_with_input};
+use crate::polling::wait_until_within;
 use crate::spawner;
 
 /// Timeout for a server's start and stop, long enough for a loaded machine.
@@ -280,12 +281,8 @@ pub fn stop_lasting(directory: &Path) -> Result<()> {
     match fs::read_to_string(&pid_file) {
         Ok(text) => {
             let pid = Pid::from_raw(text.trim().parse().context("the pid file does not contain a number")?);
-            let begin = Instant::now();
             kill(pid, Signal::SIGTERM).context("could not stop the server")?;
-            while pid_file.exists() {
-                ensure!(begin.elapsed() < SERVER_TIMEOUT, "the server does not stop");
-                thread::sleep(POLL_INTERVAL);
-            }
+            wait_until_within(SERVER_TIMEOUT, "the end of the server", || Ok(!pid_file.exists()))?;
         }
         Err(cause) if cause.kind() == ErrorKind::NotFound => {}
         Err(cause) => return Err(cause).context("could not read the pid file"),

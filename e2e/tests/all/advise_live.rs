@@ -4,7 +4,6 @@ use std::process::{Command, Output};
 
 use anyhow::{Context, Result, ensure};
 use e2e::program::bintide;
-use e2e::warming::wait_until_applied;
 use serde_json::Value;
 use testkit::{Launch, TestServer};
 
@@ -39,12 +38,8 @@ fn live_server_facts_are_reported() -> Result<()> {
     let source = Launch::mysql().start()?;
     let replica = Launch::mysql().options(["--server-id=2", "--skip-log-bin"]).start()?;
     source.sql(WORK)?;
-    replica.sql(&format!(
-        "change replication source to source_host = '127.0.0.1', source_port = {}, source_user = 'root',
-           source_auto_position = 1, get_source_public_key = 1; start replica",
-        source.port()
-    ))?;
-    wait_until_applied(&source, &replica)?;
+    replica.replicate_from(&source)?;
+    replica.wait_until_applied(&source)?;
     let before = settings(&source)?;
     let report = document(&advise(&source, "root", &["--json"])?)?;
     ensure!(settings(&source)? == before, "a setting was changed");

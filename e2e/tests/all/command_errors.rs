@@ -9,14 +9,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use e2e::command::{Running, wait_until};
+use e2e::command::Running;
 use e2e::program::bintide;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
 use nix::unistd::{Pid, mkfifo};
 use serde_json::Value;
 use tempfile::TempDir;
-use testkit::{Launch, TestServer, UnresponsivePort};
+use testkit::{Launch, TestServer, UnresponsivePort, wait_until};
 
 fn command(arguments: &[&str]) -> Result<Command> {
     let mut command = Command::new(bintide()?);

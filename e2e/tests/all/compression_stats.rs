@@ -45,11 +45,7 @@ fn statistics_of_logs_equal_the_servers_table() -> Result<()> {
         .options(["--server-id=2", "--relay-log=relay", "--relay-log-purge=OFF"])
         .options(["--binlog-transaction-compression=ON"])
         .start()?;
-    replica.sql(&format!(
-        "change replication source to source_host = '127.0.0.1', source_port = {}, source_user = 'root',
-           source_auto_position = 1; start replica",
-        source.port()
-    ))?;
+    replica.replicate_from(&source)?;
     for (script, compresses) in SCRIPTS {
         run_script(&source, script, compresses)?;
     }
@@ -74,11 +70,7 @@ fn statistics_of_logs_equal_the_servers_table() -> Result<()> {
 fn statistics_of_received_logs_equal_a_replicas() -> Result<()> {
     let source = Launch::mysql().option("--server-id=1").start()?;
     let replica = Launch::mysql().options(["--server-id=2", "--relay-log=relay"]).start()?;
-    replica.sql(&format!(
-        "change replication source to source_host = '127.0.0.1', source_port = {}, source_user = 'root',
-           source_auto_position = 1; start replica",
-        source.port()
-    ))?;
+    replica.replicate_from(&source)?;
     for (script, compresses) in SCRIPTS {
         run_script(&source, script, compresses)?;
     }

@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 use std::{iter, thread};
 
 use anyhow::{Context, Result, ensure};
-use e2e::command::{Running, wait_until};
+use e2e::command::Running;
 use e2e::program::bintide;
 use e2e::replays;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
-use testkit::{Launch, PackageHome, TestPackage, TestServer};
+use testkit::{Launch, PackageHome, TestPackage, TestServer, wait_until};
 
 /// Password of the account `c`.
 const PASSWORD: &str = "se/c@r?e#t%";

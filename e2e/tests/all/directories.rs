@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
-use e2e::command::{Ran, Running, wait_until};
+use e2e::command::{Ran, Running};
 use e2e::program::bintide;
 use tempfile::TempDir;
-use testkit::{Launch, TestServer};
+use testkit::{Launch, TestServer, wait_until};
 
 const TABLE: &str = "create database d; create table d.t (a int primary key auto_increment, b longtext)";
 

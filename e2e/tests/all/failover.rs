@@ -43,15 +43,6 @@ fn follow(store: &Path, target: &TestServer) -> Result<Child> {
     start(command.env_clear().args(["replay", "-q", "--follow"]).arg(store).args(["--to", &to]))
 }
 
-fn replicate(source: &TestServer, replica: &TestServer) -> Result<()> {
-    let sql = format!(
-        "change replication source to source_host = '127.0.0.1', source_port = {}, source_user = 'root',
-            source_auto_position = 1, get_source_public_key = 1; start replica",
-        source.port()
-    );
-    replica.sql(&sql).map(drop)
-}
-
 fn executed(server: &TestServer) -> Result<GtidSet> {
     let text = server.sql("select @@global.gtid_executed")?.replace("\\n", "");
     text.trim().parse().map_err(|_| anyhow!("{text}"))
@@ -131,8 +122,8 @@ fn receiving_continues_from_a_promoted_replica() -> Result<()> {
     let (mut first, second, third) = (launch(1).start()?, launch(2).start()?, launch(3).start()?);
     let (target, directory) = (target("--skip-log-bin")?, TempDir::new()?);
     first.sql(TABLES)?;
-    replicate(&first, &second)?;
-    replicate(&second, &third)?;
+    second.replicate_from(&first)?;
+    third.replicate_from(&second)?;
     let proxy = Proxy::to(first.port())?;
     let ports = [proxy.port(), second.port(), third.port()];
     let mut receiving = receive(&ports, directory.path())?;
@@ -193,7 +184,7 @@ fn lagging_replicas_are_waited_for() -> Result<()> {
     let (mut first, second) = (launch(1).start()?, launch(2).start()?);
     let directory = TempDir::new()?;
     first.sql(TABLES)?;
-    replicate(&first, &second)?;
+    second.replicate_from(&first)?;
     wait_for(|| ensure_same(&executed(&first)?, &executed(&second)?))?;
     second.sql("stop replica sql_thread")?;
     let mut receiving = receive(&[first.port(), second.port()], directory.path())?;

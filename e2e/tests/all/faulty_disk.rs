@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::thread;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use e2e::command::{Ran, Running, wait_until};
+use e2e::command::{Ran, Running};
 use e2e::program::bintide;
 use e2e::received::write_keyring;
 use logs::{LogReader, ReadOutcome, read_keyring};
@@ -23,7 +23,7 @@ use nix::errno::Errno;
 use rusqlite::Connection;
 use rusqlite::types::Value;
 use tempfile::TempDir;
-use testkit::{DiskFault, FaultyDisk, Launch, SeededRandom, TestServer, seed_from_env};
+use testkit::{DiskFault, FaultyDisk, Launch, SeededRandom, TestServer, seed_from_env, wait_until};
 
 /// Function that creates a command for a directory.
 type Start<'a> = &'a dyn Fn(&Path) -> Result<Command>;

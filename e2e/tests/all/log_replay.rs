@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use e2e::program::bintide;
-use e2e::replays::{SCRIPTS, checksums, ends_equal, executed, source};
+use e2e::replays::{SCRIPTS, checksums, ends_equal, source};
 use testkit::{Launch, TestServer};
 
 /// Time limit for a replica.
@@ -49,7 +49,7 @@ fn follows(replica: &TestServer, all: &str) -> Result<()> {
         ensure!(errors.trim().is_empty(), "the replica reports: {}", errors.trim());
         thread::sleep(Duration::from_millis(100));
     }
-    bail!("the replica has only {}, expected {all}", executed(replica)?)
+    bail!("the replica has only {}, expected {all}", replica.gtid_executed()?)
 }
 
 /// Replays with a replica of the target: both end equal, and the target has logged no GTIDs of its own.
@@ -60,11 +60,11 @@ fn all_end_equal(source: &TestServer, target: &TestServer, options: &[&str]) -> 
     ends_equal(source, target).context("the target")?;
     let own = target.sql("select @@server_uuid")?;
     ensure!(
-        !executed(target)?.contains(own.trim()),
+        !target.gtid_executed()?.contains(own.trim()),
         "the target has GTIDs of its own: {}",
-        executed(target)?
+        target.gtid_executed()?
     );
-    follows(&replica, &executed(source)?)?;
+    follows(&replica, &source.gtid_executed()?)?;
     ends_equal(source, &replica).context("the replica")?;
     Ok(())
 }
@@ -105,7 +105,7 @@ fn replicas_of_a_target_that_does_not_log_stop_with_an_error() -> Result<()> {
         ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         ends_equal(&source, &target)?;
         replica.sql("stop replica; start replica")?;
-        let error = follows(&replica, &executed(&source)?)
+        let error = follows(&replica, &source.gtid_executed()?)
             .err()
             .context("the replica has transactions that were not logged")?;
         ensure!(error.to_string().contains("purged"), "{order}: {error}");
@@ -158,6 +158,6 @@ fn logging_targets_resume_after_a_kill() -> Result<()> {
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     ends_equal(&source, &target)?;
     let replica = replica_of(&target)?;
-    follows(&replica, &executed(&source)?)?;
+    follows(&replica, &source.gtid_executed()?)?;
     ends_equal(&source, &replica)
 }

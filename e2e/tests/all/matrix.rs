@@ -11,7 +11,7 @@ use ::replay::CommitOrder;
 use anyhow::{Context, Result, ensure};
 use e2e::archived::check_restored_logs;
 use e2e::as_sql::{address, are_equal, replay, rows};
-use e2e::command::{self, wait_until};
+use e2e::command;
 use e2e::compare::{LOGS, Run};
 use e2e::identity;
 use e2e::logs::Logs;
@@ -25,7 +25,7 @@ use mysql_target::ApplyAs;
 use serde_json::{Value, json};
 use servers::{ServerCatalogue, ServerColumn, ServerIndexPart, SqlConnection};
 use tempfile::TempDir;
-use testkit::{Launch, ServerFlavour, TestPackage, TestServer};
+use testkit::{Launch, ServerFlavour, TestPackage, TestServer, wait_until};
 
 fn bintide_on(arguments: &[&str], logs: &[PathBuf]) -> Result<Output> {
     let mut command = Command::new(bintide()?);
@@ -428,16 +428,8 @@ fn upgraded_logs_are_served_to_a_replica_of_8_0() -> Result<()> {
         printed(bintide_on(&["verify"], &logs)?)?;
         source.start_again(&[])?;
         let replica = Launch::of(TestPackage::Mysql8_0).option("--server-id=2").start()?;
-        replica.sql(&format!(
-            "change replication source to source_host = '127.0.0.1', source_port = {}, source_user = 'root',
-               source_auto_position = 1, get_source_public_key = 1; start replica",
-            source.port()
-        ))?;
-        let executed = source.sql("select replace(@@global.gtid_executed, '\\n', '')")?;
-        let wait = format!("select wait_for_executed_gtid_set('{}', 60)", executed.trim());
-        let late = replica.sql(&wait)?;
-        let errors = "select last_error_message from performance_schema.replication_applier_status_by_worker";
-        ensure!(late.trim() == "0", "{}", replica.sql(errors)?);
+        replica.replicate_from(&source)?;
+        replica.wait_until_applied(&source)?;
         are_equal(&server.server, &replica, rows)
     })
 }

@@ -6,13 +6,13 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
-use e2e::command::{Running, wait_until};
+use e2e::command::Running;
 use e2e::metrics::{scraped, status};
 use e2e::program::bintide;
 use e2e::relayed::index_of;
 use regex::Regex;
 use tempfile::TempDir;
-use testkit::{Launch, PackageHome, TestPackage, TestServer, free_port};
+use testkit::{Launch, PackageHome, TestPackage, TestServer, free_port, wait_until};
 
 /// Files that name metrics.
 const FILES: [&str; 3] =

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
-use e2e::command::{Ran, Running, wait_until};
+use e2e::command::{Ran, Running};
 use e2e::program::bintide;
 use tempfile::TempDir;
-use testkit::{Launch, UnresponsivePort};
+use testkit::{Launch, UnresponsivePort, wait_until};
 
 fn command(arguments: &[&str]) -> Result<Command> {
     let mut command = Command::new(bintide()?);

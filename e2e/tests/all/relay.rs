@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use e2e::command::{Running, wait_until};
+use e2e::command::Running;
 use e2e::metrics::{ExpositionFormat, check_format};
 use e2e::program::bintide;
 use e2e::received::same_logs;
@@ -22,7 +22,7 @@ use nix::unistd::Pid;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
 use servers::{LinkOptions, ServerAddress, ServerLink, SqlConnection};
 use tempfile::TempDir;
-use testkit::{Launch, PackageHome, TestPackage, TestServer, dump_page, free_port};
+use testkit::{Launch, PackageHome, TestPackage, TestServer, dump_page, free_port, wait_until};
 
 /// A replica that stopped at the source's compressed transactions resumes at the relay.
 #[test]

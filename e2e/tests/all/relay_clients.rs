@@ -5,7 +5,6 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use e2e::command::wait_until;
 use e2e::program::bintide;
 use e2e::relayed::{
     RelayProcess, ReplicaStartPoint, TABLE, error_of, follow, index_of, replica, replica_launch, source,
@@ -13,7 +12,7 @@ use e2e::relayed::{
 };
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use tempfile::TempDir;
-use testkit::{PackageHome, TestPackage, TestServer};
+use testkit::{PackageHome, TestPackage, TestServer, wait_until};
 
 use ReplicaStartPoint::{FirstLog, Gtids};
 

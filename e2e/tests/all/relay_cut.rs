@@ -1,10 +1,9 @@
 //! Connections of MariaDB replicas that are cut within a statement.
 
 use anyhow::{Context, Result};
-use e2e::command::wait_until;
 use e2e::relayed::{self, RelayProcess, ReplicaStartPoint, TABLE, error_of, wait_for_equal};
 use tempfile::TempDir;
-use testkit::{CutMode, Proxy, TestPackage};
+use testkit::{CutMode, Proxy, TestPackage, wait_until};
 
 /// Bytes of a transaction after which the connection is cut, and distance to the next cut.
 const CUT_AFTER: (u64, u64) = (30_000, 7_000);

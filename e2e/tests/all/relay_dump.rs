@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use binlog::gtid::GtidSet;
-use e2e::command::wait_until;
 use e2e::relayed::{RelayProcess, relay_address};
 use relay::{
     AheadPolicy, AnnotationPolicy, DumpEndPolicy, DumpError, DumpMode, DumpOptions, DumpRequest, DumpStep,
@@ -13,7 +12,7 @@ use relay::{
     RelayStore, RunPolicy, ServedChecksum, SourceGtids, SourceLimits, StateReader, find_start,
 };
 use servers::{LinkOptions, ServerAddress, ServerLink, SqlConnection};
-use testkit::{Launch, TestPackage, TestServer};
+use testkit::{Launch, TestPackage, TestServer, wait_until};
 use wire::{BinlogDump, BinlogDumpGtid, ClientCommand, DumpFlags, EofPacket, ErrPacket};
 
 /// Result of a dump: the events, and the final error.

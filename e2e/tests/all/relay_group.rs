@@ -1,10 +1,9 @@
 //! `bintide relay` behind the members of a group (Group Replication), of which one is killed.
 
 use anyhow::{Context, Result, ensure};
-use e2e::command::wait_until;
 use e2e::relayed::{RelayProcess, ReplicaStartPoint, TABLE, follow, replica, wait_for_equal, work};
 use tempfile::TempDir;
-use testkit::{Launch, TestPackage, TestServer, free_port};
+use testkit::{Launch, TestPackage, TestServer, free_port, wait_until};
 
 /// Members: those that are left when one is killed are a majority.
 const MEMBERS: u16 = 3;

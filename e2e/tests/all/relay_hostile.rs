@@ -7,11 +7,11 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use e2e::command::{wait_for_within, wait_until};
+use e2e::command::wait_for_within;
 use e2e::relayed::{RelayProcess, TABLE, relay_address, replica_packets, source, work};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use servers::{LinkOptions, ServerAddress, ServerLink, SslMode, TlsPolicy, row_text};
-use testkit::{CutMode, Proxy, TestPackage, TestServer};
+use testkit::{CutMode, Proxy, TestPackage, TestServer, wait_until};
 use wire::{BinlogDump, ClientCommand, DumpFlags, ErrPacket};
 
 /// Time without data after which a test abandons a damaged conversation.

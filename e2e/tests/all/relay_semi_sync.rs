@@ -3,11 +3,10 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use e2e::command::wait_until;
 use e2e::metrics::scraped;
 use e2e::relayed::{RelayProcess, ReplicaStartPoint, follow, replica, source, wait_for_equal};
 use tempfile::TempDir;
-use testkit::{PackageHome, TestPackage, TestServer, free_port};
+use testkit::{PackageHome, TestPackage, TestServer, free_port, wait_until};
 
 /// Time for which the relay waits for replicas in these tests. The source itself waits much longer.
 const ACK_TIMEOUT: Duration = Duration::from_secs(3);

@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use e2e::command::{wait_for_within, wait_until};
+use e2e::command::wait_for_within;
 use e2e::relayed::{
     RelayProcess, TABLE, add_account, index_of, relay_address, replica, replica_packets, source,
     wait_for_equal, work,
@@ -16,7 +16,7 @@ use servers::{
     ConnectionError, LinkOptions, PasswordSource, ServerAddress, ServerLink, SqlConnection, row_text,
 };
 use tempfile::TempDir;
-use testkit::{Proxy, TestPackage, TestServer};
+use testkit::{Proxy, TestPackage, TestServer, wait_until};
 use wire::{
     BinlogDump, ClientCommand, DumpFlags, EofPacket, ErrPacket, ParameterValue, PrepareReader, ServerError,
     StatementExecution,

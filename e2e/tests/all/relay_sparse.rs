@@ -2,11 +2,10 @@
 
 use anyhow::{Context, Result, ensure};
 use e2e::bounded::peak_of;
-use e2e::command::wait_until;
 use e2e::relayed::{RelayProcess, ReplicaStartPoint, ask, follow, replica, status};
 use e2e::sparse_log::{SparseLog, UUID};
 use tempfile::TempDir;
-use testkit::{TestPackage, TestServer};
+use testkit::{TestPackage, TestServer, wait_until};
 
 /// Maximum memory of the relay in KiB. The log has five events of 1 GiB, which no client receives.
 const MEMORY_MAX: u64 = 200 << 10;

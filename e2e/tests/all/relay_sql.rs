@@ -8,12 +8,12 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use e2e::command::{Running, wait_until};
+use e2e::command::Running;
 use e2e::program::bintide;
 use e2e::relayed::{RelayProcess, ReplicaStartPoint, ask, follow, index_of, status, wait_for_equal};
 use e2e::{bounded, large};
 use tempfile::TempDir;
-use testkit::{Launch, PackageHome, TestPackage, TestServer, free_port};
+use testkit::{Launch, PackageHome, TestPackage, TestServer, free_port, wait_until};
 
 /// A running relay, and its state directory.
 struct QueriedRelay {

@@ -265,16 +265,8 @@ fn rules_on_databases_and_tables_equal_a_replicas() -> Result<()> {
 
 /// Starts replication, and waits until the replica has applied all transactions of the source.
 fn follow(replica: &TestServer, source: &TestServer) -> Result<()> {
-    replica.sql(&format!(
-        "change replication source to source_host = '127.0.0.1', source_port = {}, source_user = 'root',
-           source_auto_position = 1; start replica",
-        source.port()
-    ))?;
-    let all = source.sql("select replace(@@global.gtid_executed, '\n', '')")?;
-    let late = replica.sql(&format!("select wait_for_executed_gtid_set('{}', 120)", all.trim()))?;
-    let why = "select last_error_message from performance_schema.replication_applier_status_by_worker";
-    ensure!(late.trim() == "0", "the replica has not applied all transactions: {}", replica.sql(why)?);
-    Ok(())
+    replica.replicate_from(source)?;
+    replica.wait_until_applied(source)
 }
 
 #[test]

@@ -7,9 +7,9 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use e2e::command::{self, Ran, Running, wait_until};
+use e2e::command::{self, Ran, Running};
 use e2e::replays::checksums;
-use testkit::{Launch, TestServer};
+use testkit::{Launch, TestServer, wait_until};
 
 const TABLES: &str =
     "create database d; create table d.t (id int primary key); create table d.m (id int primary key)

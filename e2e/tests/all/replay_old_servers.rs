@@ -4,11 +4,11 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use e2e::as_sql::rows;
-use e2e::command::{Ran, address, begin, replay, wait_until};
+use e2e::command::{Ran, address, begin, replay};
 use e2e::program;
 use rusqlite::Connection;
 use tempfile::TempDir;
-use testkit::{Launch, TestPackage, TestServer};
+use testkit::{Launch, TestPackage, TestServer, wait_until};
 
 /// Returns statements and row changes of all kinds, in a database of their own.
 fn script(database: &str, charset: &str) -> String {

@@ -1,8 +1,8 @@
 //! Replays to servers whose binary log is read: replicas of the target would not receive the changes.
 
 use anyhow::{Result, ensure};
-use e2e::command::{Ran, replay, wait_until};
-use testkit::{Launch, TestPackage, TestServer};
+use e2e::command::{Ran, replay};
+use testkit::{Launch, TestPackage, TestServer, wait_until};
 
 const GTIDS: [&str; 2] = ["--gtid-mode=ON", "--enforce-gtid-consistency=ON"];
 

@@ -6,15 +6,15 @@ use std::process::{Child, ChildStderr};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use e2e::command::{address, begin, replay, wait_until};
+use e2e::command::{address, begin, replay};
 use e2e::metrics::{number, scraped};
 use e2e::replays::ends_equal;
-use e2e::warming::{cold, has_no_errors, pages_cached, pair, wait_until_applied};
+use e2e::warming::{cold, has_no_errors, pages_cached, pair};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 use servers::{ServerAddress, SqlConnection};
-use testkit::{Launch, SeededRandom, TestServer, seed_from_env};
+use testkit::{Launch, SeededRandom, TestServer, seed_from_env, wait_until};
 
 /// Number of rows, a few to a page.
 const ROWS: usize = 6000;
@@ -28,7 +28,7 @@ const TABLE: &str = "create database d; create table d.none (id int primary key)
 /// Starts a source; returns a data directory with all transactions up to its last log, which starts here.
 fn source_and_data() -> Result<(TestServer, TestServer, PathBuf)> {
     let (source, mut copy) = pair(&Launch::mysql(), &Launch::mysql(), TABLE)?;
-    wait_until_applied(&source, &copy)?;
+    copy.wait_until_applied(&source)?;
     copy.sql("stop replica; reset replica all")?;
     copy.stop()?;
     source.sql("flush binary logs")?;

@@ -8,14 +8,14 @@ use std::process::Child;
 
 use anyhow::{Context, Result, ensure};
 use binlog::TransactionAssembler;
-use e2e::command::{Ran, address, begin, replay, wait_until};
+use e2e::command::{Ran, address, begin, replay};
 use e2e::metrics::{ExpositionFormat, check_format, number, scraped};
 use e2e::replays::{ends_equal, target};
 use logs::{LogReader, ReadOutcome};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use servers::{ServerAddress, SqlConnection};
-use testkit::{CutMode, Launch, Proxy, TestServer};
+use testkit::{CutMode, Launch, Proxy, TestServer, wait_until};
 
 /// Starts a source with a table, and this number of transactions in a second log.
 fn source_of(transactions: u32) -> Result<TestServer> {
@@ -169,11 +169,8 @@ fn relay_logs_are_followed() -> Result<()> {
     let source = source_of(20)?;
     let replica =
         Launch::mysql().options(["--server-id=3", "--relay-log=relay", "--skip-replica-start"]).start()?;
-    replica.sql(&format!(
-        "change replication source to source_host = '127.0.0.1', source_port = {}, source_user = 'root',
-           source_auto_position = 1, get_source_public_key = 1; start replica io_thread",
-        source.port()
-    ))?;
+    replica.set_source(&source)?;
+    replica.sql("start replica io_thread")?;
     let index = [replica.datadir().join("relay.index")];
     let target = target("--skip-log-bin")?;
     let child = begin(&index, &target, &["--follow"])?;

@@ -99,32 +99,14 @@ fn checksums(server: &TestServer) -> Result<String> {
     server.sql(&format!("checksum table {}", tables.trim()))
 }
 
-fn executed(server: &TestServer) -> Result<String> {
-    Ok(server.sql("select replace(@@global.gtid_executed, '\\n', '')")?.trim().to_owned())
-}
-
 fn replica() -> Result<TestServer> {
     Launch::mysql()
         .options(["--server-id=2", "--relay-log=relay", "--relay-log-purge=OFF", "--skip-replica-start"])
         .start()
 }
 
-fn point(replica: &TestServer, source: &TestServer) -> Result<()> {
-    replica.sql(&format!(
-        "change replication source to source_host = '127.0.0.1', source_port = {}, source_user = 'root',
-           source_auto_position = 1",
-        source.port()
-    ))?;
-    Ok(())
-}
-
 fn ends_equal(source: &TestServer, replica: &TestServer) -> Result<()> {
-    let all = executed(source)?;
-    let late = replica.sql(&format!("select wait_for_executed_gtid_set('{all}', 120)"))?;
-    let why = || {
-        replica.sql("select last_error_message from performance_schema.replication_applier_status_by_worker")
-    };
-    ensure!(late.trim() == "0", "the replica has not applied all transactions: {}", why()?);
+    replica.wait_until_applied(source)?;
     ensure!(checksums(source)? == checksums(replica)?, "source and replica differ");
     Ok(())
 }
@@ -150,7 +132,7 @@ fn serve_rewritten(
     }
     source.start_again(&[])?;
     let replica = replica()?;
-    point(&replica, &source)?;
+    replica.set_source(&source)?;
     replica.sql("start replica")?;
     ends_equal(&source, &replica)?;
     Ok(tally)
@@ -183,10 +165,10 @@ fn sources_serve_compressed_encrypted_logs() -> Result<()> {
 fn replicas_apply_compressed_relay_logs() -> Result<()> {
     let source = Launch::mysql().option("--server-id=1").start()?;
     let mut replica = replica()?;
-    point(&replica, &source)?;
+    replica.set_source(&source)?;
     run_scripts(&source)?;
     replica.sql("start replica io_thread")?;
-    let all = executed(&source)?;
+    let all = source.gtid_executed()?;
     let mut received = String::new();
     for _ in 0..600 {
         received = replica.sql(&format!(
@@ -241,7 +223,7 @@ fn logs_of_a_running_server_are_refused_without_an_option() -> Result<()> {
     ensure!(after.last() == before.last() && after.first() != before.first(), "{report}");
     run_scripts_again(&source)?;
     let replica = replica()?;
-    point(&replica, &source)?;
+    replica.set_source(&source)?;
     replica.sql("start replica")?;
     ends_equal(&source, &replica)?;
     source.stop()?;

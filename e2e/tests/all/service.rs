@@ -7,12 +7,12 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use e2e::command::{Running, wait_until};
+use e2e::command::Running;
 use e2e::program::bintide;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
-use testkit::{Launch, PackageHome, TestPackage, TestServer, free_port};
+use testkit::{Launch, PackageHome, TestPackage, TestServer, free_port, wait_until};
 
 /// Commands that run until they are stopped.
 const COMMANDS: [&str; 7] =

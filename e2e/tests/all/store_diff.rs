@@ -230,11 +230,7 @@ fn pair(options: [&[&str]; 2]) -> Result<[TestServer; 2]> {
             .start()
     };
     let (source, replica) = (launch(1, options[0])?, launch(2, options[1])?);
-    replica.sql(&format!(
-        "change replication source to source_host = '127.0.0.1', source_port = {}, source_user = 'root', \
-         source_auto_position = 1, source_ssl = 1; start replica",
-        source.port()
-    ))?;
+    replica.replicate_from(&source)?;
     Ok([source, replica])
 }
 

@@ -116,17 +116,16 @@ fn pair(mysql: bool) -> Result<[TestServer; 2]> {
         }
     };
     let (source, replica) = (launch(71)?, launch(72)?);
-    let port = source.port();
-    replica.sql(&match mysql {
-        true => format!(
-            "change replication source to source_host = '127.0.0.1', source_port = {port}, source_user = 'root',
-               source_auto_position = 1, source_ssl = 1; start replica"
-        ),
-        false => format!(
-            "change master to master_host = '127.0.0.1', master_port = {port}, master_user = 'root',
-               master_use_gtid = slave_pos; start slave"
-        ),
-    })?;
+    match mysql {
+        true => replica.replicate_from(&source)?,
+        false => {
+            replica.sql(&format!(
+                "change master to master_host = '127.0.0.1', master_port = {}, master_user = 'root',
+                   master_use_gtid = slave_pos; start slave",
+                source.port()
+            ))?;
+        }
+    }
     Ok([source, replica])
 }
 

@@ -11,12 +11,12 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use e2e::command::{Running, address, wait_until};
+use e2e::command::{Running, address};
 use e2e::program::bintide;
 use serde_json::{Value, json};
 use servers::{ServerAddress, SqlConnection};
 use tempfile::TempDir;
-use testkit::{Launch, Proxy, SeededRandom, TestServer, seed_from_env};
+use testkit::{Launch, Proxy, SeededRandom, TestServer, seed_from_env, wait_until};
 
 fn stream(arguments: &[&str]) -> Result<Command> {
     let mut command = Command::new(bintide()?);

@@ -7,14 +7,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use anyhow::{Context, Result, ensure};
-use e2e::command::{Running, wait_until};
+use e2e::command::Running;
 use e2e::json_schema::check_document;
 use e2e::metrics::status;
 use e2e::program::bintide;
 use e2e::relayed::index_of;
 use serde_json::Value;
 use tempfile::TempDir;
-use testkit::{Launch, TestServer, free_port};
+use testkit::{Launch, TestServer, free_port, wait_until};
 
 fn server() -> Result<TestServer> {
     let server = Launch::mysql().option("--gtid-mode=ON").option("--enforce-gtid-consistency=ON").start()?;

@@ -4,14 +4,13 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use e2e::command::{address, wait_until};
+use e2e::command::address;
 use e2e::replays::ends_equal;
 use e2e::warming::{
     Warming, cold, cold_as, command, has_no_errors, leave_behind, pages_by_applier, pages_cached, pair,
-    wait_until_applied,
 };
 use servers::{ServerAddress, SqlConnection};
-use testkit::{Launch, SeededRandom, TestServer, seed_from_env};
+use testkit::{Launch, SeededRandom, TestServer, seed_from_env, wait_until};
 
 /// Number of rows, a few to a page.
 const ROWS: usize = 6000;
@@ -34,7 +33,7 @@ const EXAMINED: &str = "select ifnull(sum(sum_rows_examined), 0)
 /// Starts the applier of a cold replica; returns the pages that it reads until it has applied all transactions.
 fn apply(source: &TestServer, replica: &TestServer) -> Result<u64> {
     replica.sql("start replica sql_thread")?;
-    wait_until_applied(source, replica)?;
+    replica.wait_until_applied(source)?;
     let pages = pages_by_applier(replica)?;
     ends_equal(source, replica)?;
     Ok(pages)
@@ -212,7 +211,7 @@ fn statements_whose_search_may_have_effects_are_skipped() -> Result<()> {
          where digest_text like '%warm%' and (digest_text like '%sleep%' or digest_text like '%f (%')";
     ensure!(replica.sql(slept)?.trim() == "0", "a function was called");
     replica.sql("start replica sql_thread")?;
-    wait_until_applied(&source, &replica)?;
+    replica.wait_until_applied(&source)?;
     ends_equal(&source, &replica)?;
     let report = warming.end()?;
     ensure!(has_no_errors(&report) && report["statements"] == 3, "{report}");
@@ -272,7 +271,7 @@ fn searches_in_a_large_transaction_start_at_the_applier() -> Result<()> {
         let warming = Warming::begin(&replica, "root", &[])?;
         warming.wait_for(300)?;
         holder.run("rollback")?;
-        wait_until_applied(&source, &replica)?;
+        replica.wait_until_applied(&source)?;
         ends_equal(&source, &replica)?;
         let report = warming.end()?;
         // The applier has read the pages before that row itself.

@@ -5,14 +5,12 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use e2e::command::wait_until;
 use e2e::replays::ends_equal;
 use e2e::warming::{
-    REPLICA, Warming, cold, command, has_no_errors, leave_behind, pages_cached, pair, wait_until_applied,
-    wait_until_received,
+    REPLICA, Warming, cold, command, has_no_errors, leave_behind, pages_cached, pair, wait_until_received,
 };
 use serde_json::Value;
-use testkit::{Launch, TestServer};
+use testkit::{Launch, TestServer, wait_until};
 
 /// Options that make every search run, even if the pages are in memory.
 const ALL: [&str; 2] = ["--offset-events=0", "--seconds-prefetch=86400"];
@@ -36,7 +34,7 @@ fn follow(replica: &TestServer, source: &TestServer, channel: &str, filter: &str
          change replication filter {filter} for channel '{channel}';
          start replica for channel '{channel}'"
     ))?;
-    wait_until_applied(source, replica)
+    replica.wait_until_applied(source)
 }
 
 /// Returns the number of searches in this table that the server has run.
@@ -89,8 +87,8 @@ fn all_channels_are_warmed_or_one() -> Result<()> {
         "{in_t} and {in_u} searches in the other channel's"
     );
     replica.sql("start replica sql_thread")?;
-    wait_until_applied(&east, &replica)?;
-    wait_until_applied(&west, &replica)?;
+    replica.wait_until_applied(&east)?;
+    replica.wait_until_applied(&west)?;
     let report = warming.end()?;
     ensure!(channels(&report) == ["east", "west-2"] && has_no_errors(&report), "{report}");
     let ran = command(&replica, "root")?.args(["--channel", "north"]).output()?;
@@ -142,7 +140,7 @@ fn given_limits_are_obeyed() -> Result<()> {
     let rows = warming.figure("rows_total")?;
     ensure!(rows == 4 * EACH + 1, "{rows} rows are searched for");
     replica.sql("start replica sql_thread")?;
-    wait_until_applied(&source, &replica)?;
+    replica.wait_until_applied(&source)?;
     ends_equal(&source, &replica)?;
     let report = warming.end()?;
     ensure!(has_no_errors(&report) && report["controller"]["connections"] == 2, "{report}");

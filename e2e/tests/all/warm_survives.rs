@@ -1,11 +1,10 @@
 //! Events on a replica beside `bintide warm`: warm continues, and does not affect the replica.
 
 use anyhow::{Result, ensure};
-use e2e::command::wait_until;
 use e2e::replays::ends_equal;
-use e2e::warming::{Warming, pair, wait_until_applied, wait_until_received};
+use e2e::warming::{Warming, pair, wait_until_received};
 use nix::sys::signal::Signal;
-use testkit::{Launch, TestServer};
+use testkit::{Launch, TestServer, wait_until};
 
 const TABLES: &str = "create database d;
     create table d.t (id int primary key, n int not null, pad varchar(300) not null, key n (n));
@@ -58,7 +57,7 @@ impl WarmedReplica {
         // these were already searched for when the rows were inserted.
         wait_until(what, || Ok(self.warming.searches()? >= before + 3 * 40))?;
         self.replica.sql("start replica")?;
-        wait_until_applied(&self.source, &self.replica)
+        self.replica.wait_until_applied(&self.source)
     }
 
     fn end(self) -> Result<serde_json::Value> {
@@ -90,7 +89,7 @@ fn warming_skips_to_an_applier_that_overtakes() -> Result<()> {
     for _ in 0..3 {
         let updates = replica.updates();
         replica.source.sql(&updates)?;
-        wait_until_applied(&replica.source, &replica.replica)?;
+        replica.replica.wait_until_applied(&replica.source)?;
         // The replica purges applied relay logs.
         replica.replica.sql("flush relay logs")?;
     }
@@ -128,7 +127,7 @@ fn warming_continues_after_changed_definitions() -> Result<()> {
     // The tables differ from those in the changes: such rows are counted and skipped.
     wait_until("rows of changed tables", || Ok(replica.warming.figure("rows_left_total")? >= 39))?;
     replica.replica.sql("start replica")?;
-    wait_until_applied(&replica.source, &replica.replica)?;
+    replica.replica.wait_until_applied(&replica.source)?;
     replica.replica.sql("stop replica sql_thread")?;
     let before = replica.warming.searches()?;
     replica.source.sql("insert into d.u values ('three', 3)")?;
@@ -141,7 +140,7 @@ fn warming_continues_after_changed_definitions() -> Result<()> {
     };
     wait_until("searches in the changed tables", searched)?;
     replica.replica.sql("start replica")?;
-    wait_until_applied(&replica.source, &replica.replica)?;
+    replica.replica.wait_until_applied(&replica.source)?;
     let report = replica.end()?;
     ensure!(report["rows_left"].as_u64() >= Some(39), "{report}");
     Ok(())
@@ -175,7 +174,7 @@ fn searches_use_the_servers_clustered_index() -> Result<()> {
     let statements = replica.replica.sql(statements)?;
     ensure!(!statements.contains("`front`"), "{statements}");
     replica.replica.sql("start replica")?;
-    wait_until_applied(&replica.source, &replica.replica)?;
+    replica.replica.wait_until_applied(&replica.source)?;
     let report = replica.end()?;
     ensure!(report["errors"] == 0 && report["rows_left"] == 2, "{report}");
     Ok(())
@@ -224,7 +223,7 @@ fn ddl_never_waits_for_searches() -> Result<()> {
          set @kill = ifnull(concat('kill ', @id), 'do 0'); prepare kill_it from @kill; execute kill_it;
          start replica",
     )?;
-    wait_until_applied(&replica.source, &replica.replica)?;
+    replica.replica.wait_until_applied(&replica.source)?;
     let report = replica.end()?;
     ensure!(report["refusals"][0]["code"] == 1205, "{report}");
     Ok(())
@@ -238,7 +237,7 @@ fn warming_stops_without_a_gain() -> Result<()> {
     while replica.warming.is_running()? {
         replica.source.sql(&updates.repeat(20))?;
     }
-    wait_until_applied(&replica.source, &replica.replica)?;
+    replica.replica.wait_until_applied(&replica.source)?;
     ends_equal(&replica.source, &replica.replica)?;
     let report = replica.warming.ended()?;
     ensure!(report["stopped"] == "no gain", "{report}");

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use testkit::{Launch, TestServer, free_port, target_dir, workspace_root};
+use testkit::{Launch, TestServer, free_port, target_dir, wait_until, workspace_root};
 
 use super::{
     JavaProcess, LAST_VALUE, bintide_program, class_path, fetch_jars, make_directory, parse_lines, run,
@@ -95,11 +95,8 @@ impl JudgedRelay {
             .arg(format!("--listen=127.0.0.1:{port}"))
             .stderr(fs::File::create(directory.join("relay.log"))?);
         let relay = Self { source, port, directory: directory.to_owned(), process: relay.spawn()? };
-        let began = Instant::now();
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            ensure!(began.elapsed() < Duration::from_secs(30), "the relay does not start: see {directory:?}");
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        wait_until("the relay's port", || Ok(TcpStream::connect(("127.0.0.1", port)).is_ok()))
+            .with_context(|| format!("see {}", directory.display()))?;
         Ok(relay)
     }
 }
