@@ -6,8 +6,7 @@ mod partitions;
 mod topic_reader;
 
 use std::fmt::Write as _;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,7 +15,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use testkit::{DebeziumServer, KafkaBroker, KafkaTopics, TestServer};
+use testkit::{DebeziumServer, KafkaBroker, KafkaTopics, ProcessMemory, TestServer};
 
 use self::paced_load::PacedLoad;
 use self::topic_reader::{LatencyPercentiles, measure_latency};
@@ -247,7 +246,7 @@ impl KafkaStage {
         wait_for(before + records)?;
         let seconds = started.elapsed().as_secs_f64();
         let cpu_seconds = process_cpu_seconds(pid)? - cpu_before;
-        let peak_bytes = peak_bytes(pid)?;
+        let peak_bytes = ProcessMemory::of(pid)?.peak_kib * 1024;
         debezium.stop()?;
         let run = StreamRun { records: before + records - first, seconds, cpu_seconds, peak_bytes };
         eprintln!("Debezium: {run:?}");
@@ -316,12 +315,6 @@ impl Drop for StreamProcess {
         }
         let _ = self.0.wait();
     }
-}
-
-fn peak_bytes(pid: u32) -> Result<u64> {
-    let status = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("no VmHWM")?;
-    Ok(line.trim().trim_end_matches(" kB").parse::<u64>()? * 1024)
 }
 
 fn report(programs: &[ProgramRuns], options: &KafkaBenchOptions) -> Result<()> {

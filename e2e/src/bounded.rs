@@ -1,6 +1,5 @@
 //! Runs of a command with a time limit, and their peak memory.
 
-use std::fs;
 use std::io::{self, Read};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -10,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use testkit::ProcessMemory;
 
 use crate::command::Ran;
 
@@ -91,7 +91,10 @@ fn wait(
         if let Some(status) = child.try_wait()? {
             return Ok(status);
         }
-        *peak_kib = peak_of(child.id()).unwrap_or(0).max(*peak_kib);
+        // The process may have ended meanwhile.
+        if let Ok(memory) = ProcessMemory::of(child.id()) {
+            *peak_kib = memory.peak_kib;
+        }
         if interrupt_after.is_some_and(|after| began.elapsed() > after) {
             kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGINT)?;
             (began, interrupt_after) = (Instant::now(), None);
@@ -109,13 +112,6 @@ fn read(pipe: Option<impl Read>) -> io::Result<Vec<u8>> {
         pipe.read_to_end(&mut bytes)?;
     }
     Ok(bytes)
-}
-
-/// Returns the peak memory of a process in KiB; `None` if it has ended.
-pub fn peak_of(id: u32) -> Option<u64> {
-    let status = fs::read_to_string(format!("/proc/{id}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    line.trim().strip_suffix(" kB")?.parse().ok()
 }
 
 impl Bounded {

@@ -1,6 +1,5 @@
 //! A running `bintide relay`.
 
-use std::fs;
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -9,7 +8,7 @@ use anyhow::{Context, Result};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
-use testkit::{TestServer, wait_until};
+use testkit::{ProcessMemory, TestServer, wait_until};
 
 /// Running relay, which is stopped on drop.
 pub(super) struct RelayProcess {
@@ -54,9 +53,7 @@ impl RelayProcess {
 
     /// Returns the resident memory, in bytes.
     pub(super) fn memory_bytes(&self) -> Result<u64> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.pid()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
-        Ok(line.trim().trim_end_matches(" kB").parse::<u64>()? * 1024)
+        Ok(ProcessMemory::of(self.pid())?.resident_kib * 1024)
     }
 }
 

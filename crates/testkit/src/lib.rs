@@ -26,6 +26,7 @@
 //! | `kafka_topics` | its topics, with the feature `kafka` |
 //! | `launch` | a server to start: [`Launch`] |
 //! | [`RegistryServer`] | a schema registry |
+//! | [`ProcessMemory`] | the memory of a running process |
 //! | [`PythonEnvironment`] | a Python with packages, such as DuckDB |
 //! | [`TestPackage`] | all available servers, from MySQL 5.5.9 to MariaDB 11.8 |
 //! | `proxy` | a network in front of a server that can be cut, silenced and slowed: [`Proxy`] |
@@ -57,6 +58,7 @@ mod package;
 mod package_home;
 mod polling;
 mod preloaded_library;
+mod process_memory;
 mod proxy;
 mod python_environment;
 mod registry_server;
@@ -84,6 +86,7 @@ pub use crate::output_recorder::{OutputRecorder, OutputRecording};
 pub use crate::package::{SERVERS_VARIABLE, TestPackage};
 pub use crate::package_home::PackageHome;
 pub use crate::polling::{wait_until, wait_until_within};
+pub use crate::process_memory::ProcessMemory;
 pub use crate::proxy::{CutMode, Proxy, TrafficRecording};
 pub use crate::python_environment::PythonEnvironment;
 pub use crate::registry_server::RegistryServer;

@@ -22,7 +22,9 @@ use nix::unistd::Pid;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
 use servers::{LinkOptions, ServerAddress, ServerLink, SqlConnection};
 use tempfile::TempDir;
-use testkit::{Launch, PackageHome, TestPackage, TestServer, dump_page, free_port, wait_until};
+use testkit::{
+    Launch, PackageHome, ProcessMemory, TestPackage, TestServer, dump_page, free_port, wait_until,
+};
 
 /// A replica that stopped at the source's compressed transactions resumes at the relay.
 #[test]
@@ -510,17 +512,12 @@ fn idle_clients_take_little_memory() -> Result<()> {
     let relay = RelayProcess::of(&source)?;
     let address = relay_address(relay.port);
     let id = relay.running.as_ref().context("the relay does not run")?.id();
-    let memory = || -> Result<u64> {
-        let status = fs::read_to_string(format!("/proc/{id}/status"))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
-        Ok(line.trim().trim_end_matches(" kB").parse()?)
-    };
-    let before = memory()?;
+    let before = ProcessMemory::of(id)?.resident_kib;
     let mut links: Vec<ServerLink> = Vec::new();
     for _ in 0..CLIENTS {
         links.push(ServerLink::open(&address, &LinkOptions::default())?);
     }
-    let after = memory()?;
+    let after = ProcessMemory::of(id)?.resident_kib;
     println!("{before} kB alone, {after} kB with {CLIENTS} idle clients");
     ensure!(after.saturating_sub(before) < CLIENTS * KILOBYTES_MAX, "{before} kB, {after} kB");
     for link in &mut links {

@@ -1,6 +1,5 @@
 //! Hostile clients and many clients of `bintide relay`: it must keep serving others, in little memory.
 
-use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::thread;
@@ -11,7 +10,7 @@ use e2e::command::wait_for_within;
 use e2e::relayed::{RelayProcess, TABLE, relay_address, replica_packets, source, work};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use servers::{LinkOptions, ServerAddress, ServerLink, SslMode, TlsPolicy, row_text};
-use testkit::{CutMode, Proxy, TestPackage, TestServer, wait_until};
+use testkit::{CutMode, ProcessMemory, Proxy, TestPackage, TestServer, wait_until};
 use wire::{BinlogDump, ClientCommand, DumpFlags, ErrPacket};
 
 /// Time without data after which a test abandons a damaged conversation.
@@ -20,9 +19,7 @@ const SILENCE_TIMEOUT: Duration = Duration::from_millis(20);
 /// Returns the memory of the program, in KiB.
 fn memory(relay: &RelayProcess) -> Result<u64> {
     let id = relay.running.as_ref().context("the relay does not run")?.id();
-    let status = fs::read_to_string(format!("/proc/{id}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
-    Ok(line.trim().trim_end_matches(" kB").parse()?)
+    Ok(ProcessMemory::of(id)?.resident_kib)
 }
 
 fn relay() -> Result<(TestServer, RelayProcess)> {

@@ -1,11 +1,10 @@
 //! A relay of a log with more than 4 GiB: its clients request the later transactions by GTID.
 
 use anyhow::{Context, Result, ensure};
-use e2e::bounded::peak_of;
 use e2e::relayed::{RelayProcess, ReplicaStartPoint, ask, follow, replica, status};
 use e2e::sparse_log::{SparseLog, UUID};
 use tempfile::TempDir;
-use testkit::{TestPackage, TestServer, wait_until};
+use testkit::{ProcessMemory, TestPackage, TestServer, wait_until};
 
 /// Maximum memory of the relay in KiB. The log has five events of 1 GiB, which no client receives.
 const MEMORY_MAX: u64 = 200 << 10;
@@ -39,7 +38,7 @@ fn replicas_receive_transactions_beyond_4_gib() -> Result<()> {
         ask(relay.port, &format!("SHOW BINLOG EVENTS IN 'binlog.000001' FROM {} LIMIT 2", log.fourth), &[])?;
     ensure!(events.contains(&format!("{UUID}:4")), "{events}");
     let running = relay.running.as_ref().context("the relay does not run")?;
-    let peak = peak_of(running.id()).context("the relay has ended")?;
+    let peak = ProcessMemory::of(running.id())?.peak_kib;
     ensure!(peak < MEMORY_MAX, "the relay took {peak} KiB");
     Ok(())
 }

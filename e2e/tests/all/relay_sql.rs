@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use e2e::command::Running;
+use e2e::large;
 use e2e::program::bintide;
 use e2e::relayed::{RelayProcess, ReplicaStartPoint, ask, follow, index_of, status, wait_for_equal};
-use e2e::{bounded, large};
 use tempfile::TempDir;
-use testkit::{Launch, PackageHome, TestPackage, TestServer, free_port, wait_until};
+use testkit::{Launch, PackageHome, ProcessMemory, TestPackage, TestServer, free_port, wait_until};
 
 /// A running relay, and its state directory.
 struct QueriedRelay {
@@ -144,7 +144,7 @@ fn long_listings_take_little_memory() -> Result<()> {
     fs::rename(directory.path().join("binlog.binlog"), directory.path().join("binlog.000001"))?;
     let relay = QueriedRelay::start(directory.path(), &["--form-cache=1M"])?;
     let id = relay.process.running.as_ref().context("it runs")?.id();
-    let peak_kib = || bounded::peak_of(id).context("it runs");
+    let peak_kib = || anyhow::Ok(ProcessMemory::of(id)?.peak_kib);
     relay.ask("SHOW BINLOG EVENTS LIMIT 10")?;
     let before_kib = peak_kib()?;
     let mut client = PackageHome::find(TestPackage::Mysql)?.command("mysql")?;
