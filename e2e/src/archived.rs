@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
 
-use crate::command::Ran;
+use crate::command::CommandOutput;
 use crate::program::bintide;
 
 /// Archives these logs in a directory, restores them, and compares each byte. The names of the logs must differ.
@@ -50,7 +50,7 @@ pub fn reading_commands(changes: &str) -> Vec<Vec<&str>> {
 }
 
 fn run(command: &mut Command) -> Result<()> {
-    let ran = Ran::from(command.env_clear().output()?);
+    let ran = CommandOutput::from(command.env_clear().output()?);
     ensure!(ran.code == Some(0), "{}", ran.stderr);
     Ok(())
 }

@@ -11,13 +11,13 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use testkit::ProcessMemory;
 
-use crate::command::Ran;
+use crate::command::CommandOutput;
 
 /// Result of a run with a time limit.
 #[derive(Debug)]
-pub struct Bounded {
+pub struct LimitedRun {
     /// Exit code and output.
-    pub ran: Ran,
+    pub ran: CommandOutput,
     /// Peak memory in KiB; 0 if the command ended before its memory could be read.
     pub peak_kib: u64,
 }
@@ -30,7 +30,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// # Errors
 ///
 /// Fails if the command does not start, or runs longer than `time_max`.
-pub fn run(command: &mut Command, time_max: Duration) -> Result<Bounded> {
+pub fn run(command: &mut Command, time_max: Duration) -> Result<LimitedRun> {
     run_within(command, None, time_max)
 }
 
@@ -43,7 +43,7 @@ pub fn run_interrupted(
     command: &mut Command,
     interrupt_after: Duration,
     time_max: Duration,
-) -> Result<Bounded> {
+) -> Result<LimitedRun> {
     run_within(command, Some(interrupt_after), time_max)
 }
 
@@ -51,7 +51,7 @@ fn run_within(
     command: &mut Command,
     interrupt_after: Option<Duration>,
     time_max: Duration,
-) -> Result<Bounded> {
+) -> Result<LimitedRun> {
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     thread::scope(|scope| {
@@ -70,7 +70,7 @@ fn run_within(
         };
         let (stdout, stderr) = (text(stdout.join())?, text(stderr.join())?);
         let status = ended.with_context(|| format!("{command:?} printed: {stderr}"))?;
-        Ok(Bounded { ran: Ran { code: code_of(status), stdout, stderr }, peak_kib })
+        Ok(LimitedRun { ran: CommandOutput { code: code_of(status), stdout, stderr }, peak_kib })
     })
 }
 
@@ -114,15 +114,15 @@ fn read(pipe: Option<impl Read>) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-impl Bounded {
+impl LimitedRun {
     /// Checks that the command ended without a panic and without a signal, with one of the exit codes in `codes`, and
     /// with a message if the code is not 0.
     ///
     /// # Errors
     ///
     /// Fails if one of these conditions does not hold.
-    pub fn ended_well(&self, codes: &[i32]) -> Result<()> {
-        let Ran { code, stderr, .. } = &self.ran;
+    pub fn check_ended(&self, codes: &[i32]) -> Result<()> {
+        let CommandOutput { code, stderr, .. } = &self.ran;
         let code = code.with_context(|| format!("a signal ended the command: {stderr}"))?;
         ensure!(!stderr.contains("panicked") && !stderr.contains("internal error"), "{stderr}");
         ensure!(codes.contains(&code), "exit code {code}, not one of {codes:?}: {stderr}");

@@ -13,9 +13,9 @@ use testkit::TestServer;
 
 use crate::program::bintide;
 
-/// Result of a run.
+/// Exit code and output of a command that has ended.
 #[derive(Debug)]
-pub struct Ran {
+pub struct CommandOutput {
     /// Exit code; `None` if a signal ended the run.
     pub code: Option<i32>,
     /// Standard output.
@@ -24,7 +24,7 @@ pub struct Ran {
     pub stderr: String,
 }
 
-impl From<Output> for Ran {
+impl From<Output> for CommandOutput {
     fn from(output: Output) -> Self {
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         Self { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
@@ -41,7 +41,7 @@ pub fn address(user: &str, server: &TestServer) -> String {
 /// # Errors
 ///
 /// Fails if the command does not start.
-pub fn replay(logs: &[PathBuf], target: &TestServer, more: &[&str]) -> Result<Ran> {
+pub fn replay(logs: &[PathBuf], target: &TestServer, more: &[&str]) -> Result<CommandOutput> {
     Ok(command(logs, target, more)?.output()?.into())
 }
 
@@ -68,9 +68,9 @@ pub fn command(logs: &[PathBuf], target: &TestServer, more: &[&str]) -> Result<C
 
 /// A running program that is killed when a test fails.
 #[derive(Debug)]
-pub struct Running(Option<Child>);
+pub struct ChildGuard(Option<Child>);
 
-impl Running {
+impl ChildGuard {
     /// Starts the program.
     ///
     /// # Errors
@@ -100,7 +100,7 @@ impl Running {
     }
 }
 
-impl Deref for Running {
+impl Deref for ChildGuard {
     type Target = Child;
 
     fn deref(&self) -> &Child {
@@ -108,13 +108,13 @@ impl Deref for Running {
     }
 }
 
-impl DerefMut for Running {
+impl DerefMut for ChildGuard {
     fn deref_mut(&mut self) -> &mut Child {
         self.0.as_mut().expect("ours: present until the program is waited for")
     }
 }
 
-impl Drop for Running {
+impl Drop for ChildGuard {
     fn drop(&mut self) {
         if let Some(child) = &mut self.0 {
             // The program may have ended by itself.

@@ -8,7 +8,7 @@ use std::{fs, io};
 use anyhow::{Context, Result};
 use tempfile::TempDir;
 
-use crate::program::{Outcome, Program, Surroundings};
+use crate::program::{Outcome, Program, RunEnvironment};
 
 /// Name of the directory with the logs, below the directory that the programs run in.
 pub const LOGS: &str = "logs";
@@ -35,7 +35,7 @@ pub struct Difference {
     /// The run that differs.
     pub run: Run,
     /// Description of the first difference.
-    pub what: String,
+    pub description: String,
     /// Outcome of mysqlbinlog.
     pub real: Outcome,
     /// Outcome of bintide.
@@ -60,8 +60,8 @@ impl Run {
             return Ok(None); // mysqlbinlog crashed: there is no reference.
         }
         let (ours, our_files) = self.outcome(other, logs, scratch.path())?;
-        let what = difference(&real, &ours).or_else(|| files_difference(&real_files, &our_files));
-        Ok(what.map(|what| Difference { run: self.clone(), what, real, ours }))
+        let description = difference(&real, &ours).or_else(|| files_difference(&real_files, &our_files));
+        Ok(description.map(|description| Difference { run: self.clone(), description, real, ours }))
     }
 
     fn outcome(&self, program: Program, logs: &Path, scratch: &Path) -> Result<(Outcome, WrittenFiles)> {
@@ -76,7 +76,7 @@ impl Run {
             None => Vec::new(),
         };
         let time_zone = self.time_zone.unwrap_or("UTC");
-        let surroundings = Surroundings { directory: &directory, time_zone, stdin: &stdin };
+        let surroundings = RunEnvironment { directory: &directory, time_zone, stdin: &stdin };
         let mut outcome = program.run(&self.arguments, &surroundings)?;
         remove_intended_differences(&mut outcome.stdout);
         let files = read_written_files(&directory)?;

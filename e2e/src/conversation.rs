@@ -18,7 +18,7 @@ const LINE_SIZE: usize = 48;
 type LaunchFunction = fn() -> Launch;
 
 /// Servers with a recorded conversation, and the file of each.
-pub const KEPT: [(&str, LaunchFunction); 2] =
+pub const CONVERSATIONS: [(&str, LaunchFunction); 2] =
     [("mysql-9.7.txt", Launch::mysql), ("mariadb-10.11.txt", Launch::mariadb)];
 
 /// Returns the client options of all recordings; fixed values replace the random ones.

@@ -19,7 +19,7 @@ use crate::test_listener::TestListener;
 
 /// A command of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked<'a> {
+pub enum ClientRequest<'a> {
     /// A statement.
     Query(&'a str),
     /// A request for the log, by position or by GTIDs.
@@ -85,7 +85,7 @@ impl fmt::Debug for Reply {
     }
 }
 
-type ReplyScript = dyn FnMut(Asked<'_>) -> Reply + Send;
+type ReplyScript = dyn FnMut(ClientRequest<'_>) -> Reply + Send;
 
 /// A server that answers from a script, until it is dropped.
 #[derive(Debug)]
@@ -127,7 +127,10 @@ impl FakeServer {
     /// # Errors
     ///
     /// Fails if no port is free.
-    pub fn start(version: &str, script: impl FnMut(Asked<'_>) -> Reply + Send + 'static) -> Result<Self> {
+    pub fn start(
+        version: &str,
+        script: impl FnMut(ClientRequest<'_>) -> Reply + Send + 'static,
+    ) -> Result<Self> {
         let shared = Arc::new(FakeServerShared {
             version: version.to_owned(),
             script: Mutex::new(Box::new(script)),
@@ -181,10 +184,10 @@ fn serve(stream: TcpStream, shared: &FakeServerShared) -> io::Result<()> {
             Ok(ClientCommand::Quit) => return Ok(()),
             Ok(ClientCommand::Query { sql }) => {
                 text = String::from_utf8_lossy(sql);
-                Asked::Query(&text)
+                ClientRequest::Query(&text)
             }
-            Ok(ClientCommand::BinlogDump(_) | ClientCommand::BinlogDumpGtid(_)) => Asked::Dump,
-            _ => Asked::Other(payload.first().copied().unwrap_or_default()),
+            Ok(ClientCommand::BinlogDump(_) | ClientCommand::BinlogDumpGtid(_)) => ClientRequest::Dump,
+            _ => ClientRequest::Other(payload.first().copied().unwrap_or_default()),
         };
         let reply = shared.script.lock().unwrap_or_else(PoisonError::into_inner)(asked);
         client.answer(reply, capabilities, shared)?;

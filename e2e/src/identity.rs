@@ -208,7 +208,7 @@ fn describe(name: &str, differences: &[Difference]) -> Result<String> {
         let stdin = run.stdin.as_ref().map(|file| format!(" < {file}")).unwrap_or_default();
         let time_zone = run.time_zone.unwrap_or("UTC");
         writeln!(description, "\nTZ={time_zone} mysqlbinlog {}{stdin}", arguments.join(" "))?;
-        writeln!(description, "{}\n  saved in {}", difference.what, saved.display())?;
+        writeln!(description, "{}\n  saved in {}", difference.description, saved.display())?;
     }
     Ok(description)
 }

@@ -474,7 +474,7 @@ fn row(response: &mut ResponseWriter<'_>, name: &str, value: ResultValue<'_>, en
 
 /// A client with a recorded conversation with a login server.
 #[derive(Clone, Copy, Debug)]
-pub struct KeptClient {
+pub struct RecordedClient {
     /// File of the conversation.
     pub file: &'static str,
     /// Package of the program.
@@ -488,36 +488,36 @@ pub struct KeptClient {
 }
 
 /// Clients with recorded conversations: `crates/wire/tests/conversations/clients`.
-pub const KEPT_CLIENTS: [KeptClient; 5] = [
-    KeptClient {
+pub const RECORDED_CLIENTS: [RecordedClient; 5] = [
+    RecordedClient {
         file: "mysql-9.7.txt",
         package: TestPackage::Mysql,
         program: "mysql",
         user: "caching",
         arguments: &["--ssl-mode=DISABLED", "--get-server-public-key", "-e", "SELECT 1"],
     },
-    KeptClient {
+    RecordedClient {
         file: "mysqlbinlog-9.7.txt",
         package: TestPackage::Mysql,
         program: "mysqlbinlog",
         user: "caching",
         arguments: &["--ssl-mode=DISABLED", "--get-server-public-key", "-R", "binlog.000001"],
     },
-    KeptClient {
+    RecordedClient {
         file: "mysql-8.0.33.txt",
         package: TestPackage::Mysql8_0,
         program: "mysql",
         user: "native",
         arguments: &["--ssl-mode=DISABLED", "-e", "SELECT 1"],
     },
-    KeptClient {
+    RecordedClient {
         file: "mysql-5.5.34.txt",
         package: TestPackage::Mysql5_5,
         program: "mysql",
         user: "native",
         arguments: &["-e", "SELECT 1"],
     },
-    KeptClient {
+    RecordedClient {
         file: "mariadb-10.11.txt",
         package: TestPackage::MariaDb,
         program: "mariadb",
@@ -526,7 +526,7 @@ pub const KEPT_CLIENTS: [KeptClient; 5] = [
     },
 ];
 
-impl KeptClient {
+impl RecordedClient {
     /// Records the conversation with a new server.
     ///
     /// # Errors

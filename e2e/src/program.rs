@@ -39,7 +39,7 @@ pub struct Outcome {
 
 /// Environment of a run.
 #[derive(Clone, Debug)]
-pub struct Surroundings<'a> {
+pub struct RunEnvironment<'a> {
     /// Working directory.
     pub directory: &'a Path,
     /// Time zone, as in `TZ`.
@@ -53,7 +53,7 @@ impl Program {
     ///
     /// # Errors
     /// Fails if the program is not available, or cannot be started.
-    pub fn run(self, arguments: &[String], surroundings: &Surroundings<'_>) -> Result<Outcome> {
+    pub fn run(self, arguments: &[String], surroundings: &RunEnvironment<'_>) -> Result<Outcome> {
         let mut command = self.command(surroundings.directory)?;
         command.args(arguments).current_dir(surroundings.directory);
         command.env_clear().env("TZ", surroundings.time_zone).env("HOME", surroundings.directory);

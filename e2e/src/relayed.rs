@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use testkit::{Launch, PackageHome, ServerFlavour, TestPackage, TestServer, free_port, wait_until};
 use wire::{BinlogDump, Capabilities, CleartextPolicy, ClientCommand, DumpFlags};
 
-use crate::command::Running;
+use crate::command::ChildGuard;
 use crate::program::bintide;
 
 /// A running relay, and the directories that it uses.
@@ -22,7 +22,7 @@ pub struct RelayProcess {
     logs: String,
     state: TempDir,
     /// The running program; `None` while it is stopped.
-    pub running: Option<Running>,
+    pub running: Option<ChildGuard>,
 }
 
 impl RelayProcess {
@@ -60,7 +60,7 @@ impl RelayProcess {
         if std::env::var_os("BINTIDE_SHOW").is_none() {
             command.stderr(Stdio::null());
         }
-        self.running = Some(Running::start(&mut command)?);
+        self.running = Some(ChildGuard::start(&mut command)?);
         let port = self.port;
         wait_until("the relay", || Ok(TcpStream::connect(("127.0.0.1", port)).is_ok()))
     }

@@ -106,9 +106,9 @@ pub fn options(order: CommitOrder) -> ReplayOptions {
 }
 
 /// A monitor that reports nothing.
-pub struct Quiet;
+pub struct SilentObserver;
 
-impl ReplayObserver for Quiet {
+impl ReplayObserver for SilentObserver {
     fn on_status(&mut self, _: &ReplayStatus<'_>) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
@@ -125,7 +125,12 @@ pub fn replay_on(
     options: &ReplayOptions,
 ) -> Result<ReplayReport> {
     let logs = logs.iter().cloned().map(ReplayLog::File).collect();
-    Ok(replay::replay(&mut TransactionSource::new(logs, None, 1 << 30), target, options, &mut Quiet)?)
+    Ok(replay::replay(
+        &mut TransactionSource::new(logs, None, 1 << 30),
+        target,
+        options,
+        &mut SilentObserver,
+    )?)
 }
 
 /// Applies logs to the server behind a socket.

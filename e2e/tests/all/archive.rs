@@ -14,7 +14,7 @@ use anyhow::{Context, Result, ensure};
 use binlog::gtid::GtidSet;
 use binlog::{EventChecksum, EventType, MAGIC, NextPosition, RawEvent, move_event};
 use e2e::bounded;
-use e2e::command::Ran;
+use e2e::command::CommandOutput;
 use e2e::program::bintide;
 use logs::DirectoryLock;
 use serde_json::Value;
@@ -38,14 +38,14 @@ impl Archive {
         Ok(command)
     }
 
-    fn run(&self, arguments: &[&str]) -> Result<Ran> {
+    fn run(&self, arguments: &[&str]) -> Result<CommandOutput> {
         Ok(self.command(arguments)?.output()?.into())
     }
 
     /// Archives logs, and requires success.
-    fn add(&self, logs: &[PathBuf], more: &[&str]) -> Result<Ran> {
+    fn add(&self, logs: &[PathBuf], more: &[&str]) -> Result<CommandOutput> {
         let mut command = self.command(&["--to", &self.location])?;
-        let ran = Ran::from(command.args(logs).args(more).output()?);
+        let ran = CommandOutput::from(command.args(logs).args(more).output()?);
         ensure!(ran.code == Some(0), "{} {}", ran.stdout, ran.stderr);
         Ok(ran)
     }
@@ -170,7 +170,7 @@ fn two_writers_archive_a_log_once() -> Result<()> {
     };
     let mut archived = 0;
     for child in [start()?, start()?] {
-        let ran = Ran::from(child.wait_with_output()?);
+        let ran = CommandOutput::from(child.wait_with_output()?);
         ensure!(ran.code == Some(0), "{}", ran.stderr);
         let document: Value = serde_json::from_str(&ran.stdout)?;
         archived += document["archived"].as_array().map_or(0, Vec::len);
@@ -396,7 +396,7 @@ fn a_damaged_manifest_hides_no_other_log() -> Result<()> {
     fs::write(directory.path().join("archive/manifests/binlog.000002.json"), "{}")?;
     let segments =
         || -> Result<usize> { Ok(fs::read_dir(directory.path().join("archive/segments"))?.count()) };
-    let check = |arguments: &[&str]| -> Result<Ran> {
+    let check = |arguments: &[&str]| -> Result<CommandOutput> {
         let ran = archive.run(arguments)?;
         let text = format!("{}{}", ran.stdout, ran.stderr);
         let is_named = text.contains("manifests/binlog.000002.json is invalid");

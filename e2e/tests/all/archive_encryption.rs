@@ -8,7 +8,7 @@ use std::slice;
 
 use anyhow::{Context, Result, ensure};
 use e2e::archived::reading_commands;
-use e2e::command::{Ran, address};
+use e2e::command::{CommandOutput, address};
 use e2e::program::bintide;
 use e2e::readers::read_back;
 use serde_json::Value;
@@ -54,24 +54,24 @@ impl EncryptedArchive {
     }
 
     /// Runs a command without a keyring.
-    fn run(&self, arguments: &[&str]) -> Result<Ran> {
+    fn run(&self, arguments: &[&str]) -> Result<CommandOutput> {
         let mut command = Command::new(bintide()?);
         Ok(command.env_clear().envs(self.variables.clone()).args(arguments).output()?.into())
     }
 
     /// Runs a command with the keyring.
-    fn run_with_key(&self, arguments: &[&str]) -> Result<Ran> {
+    fn run_with_key(&self, arguments: &[&str]) -> Result<CommandOutput> {
         self.run(&[arguments, &["--keyring", &self.path("keyring")]].concat())
     }
 
     /// Runs a command with the keyring, and requires success.
-    fn run_well(&self, arguments: &[&str]) -> Result<Ran> {
+    fn run_well(&self, arguments: &[&str]) -> Result<CommandOutput> {
         let ran = self.run_with_key(arguments)?;
         ensure!(ran.code == Some(0), "{arguments:?}: {ran:?}");
         Ok(ran)
     }
 
-    fn add(&self, logs: &[String], more: &[&str]) -> Result<Ran> {
+    fn add(&self, logs: &[String], more: &[&str]) -> Result<CommandOutput> {
         let logs: Vec<&str> = logs.iter().map(String::as_str).collect();
         self.run_well(&[&["archive", "--encrypt", "--to", &self.location][..], more, &logs].concat())
     }
@@ -174,8 +174,9 @@ fn a_missing_or_wrong_key_is_named() -> Result<()> {
     }
     let list = ["archive", "ls", &location];
     let mut command = Command::new(bintide()?);
-    let ran =
-        Ran::from(command.env_clear().env("BINTIDE_KEYRING", archive.path("keyring")).args(list).output()?);
+    let ran = CommandOutput::from(
+        command.env_clear().env("BINTIDE_KEYRING", archive.path("keyring")).args(list).output()?,
+    );
     ensure!(ran.code == Some(0), "{ran:?}");
     let config = archive.path("bintide.toml");
     fs::write(&config, format!("keyring = \"{}\"\n", archive.path("keyring")))?;

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use e2e::archived::reading_commands;
-use e2e::command::{Ran, address, replay};
+use e2e::command::{CommandOutput, address, replay};
 use e2e::program::bintide;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -27,7 +27,7 @@ impl SparseArchive {
         let archive = Self { directory: TempDir::new()?, logs };
         let mut command = Command::new(bintide()?);
         let command = command.env_clear().args(["archive", "--to", &archive.location()]).args(&archive.logs);
-        let ran = Ran::from(command.output()?);
+        let ran = CommandOutput::from(command.output()?);
         ensure!(ran.code == Some(0), "{}", ran.stderr);
         let is_kept =
             |name: &str| kept.iter().any(|number| name.starts_with(&format!("binlog.00000{number}.")));
@@ -52,7 +52,7 @@ impl SparseArchive {
     }
 
     /// Runs a command on the archive.
-    fn run(&self, arguments: &[&str]) -> Result<Ran> {
+    fn run(&self, arguments: &[&str]) -> Result<CommandOutput> {
         let mut command = Command::new(bintide()?);
         Ok(command.env_clear().args(arguments).arg(self.location()).output()?.into())
     }
@@ -61,7 +61,7 @@ impl SparseArchive {
     fn check_same(&self, arguments: &[&str]) -> Result<()> {
         let found = self.run(arguments)?;
         let mut command = Command::new(bintide()?);
-        let expected = Ran::from(command.env_clear().args(arguments).args(&self.logs).output()?);
+        let expected = CommandOutput::from(command.env_clear().args(arguments).args(&self.logs).output()?);
         ensure!(
             found.code == Some(0) && found.stdout == expected.stdout,
             "{arguments:?}: {found:?} {expected:?}"
@@ -125,7 +125,7 @@ fn commands_read_an_archive_on_a_server() -> Result<()> {
     let server = ObjectServer::start()?;
     let location = server.url("read");
     let log = workspace_root().join("samples/types.binlog");
-    let run = |arguments: &[&str], input: &Path| -> Result<Ran> {
+    let run = |arguments: &[&str], input: &Path| -> Result<CommandOutput> {
         let mut command = Command::new(bintide()?);
         command.env_clear().envs(server.variables()).args(arguments);
         Ok(command.arg(input).output()?.into())
@@ -135,7 +135,7 @@ fn commands_read_an_archive_on_a_server() -> Result<()> {
     let archived = PathBuf::from(format!("{location}/types.binlog"));
     let directory = TempDir::new()?;
     let changes = directory.path().join("changes").display().to_string();
-    let text = |ran: &Ran, input: &Path| ran.stdout.replace(&input.display().to_string(), "LOG");
+    let text = |ran: &CommandOutput, input: &Path| ran.stdout.replace(&input.display().to_string(), "LOG");
     for arguments in reading_commands(&changes).into_iter().chain([vec!["advise", "--json", "--levels=1"]]) {
         let (found, expected) = (run(&arguments, &archived)?, run(&arguments, &log)?);
         ensure!(found.code == expected.code, "{arguments:?}: {found:?} {expected:?}");
@@ -179,7 +179,7 @@ fn check_credential_process(server: &ObjectServer, directory: &Path, location: &
         fs::write(&config, profile)?;
         let mut command = Command::new(bintide()?);
         command.env_clear().env("AWS_PROFILE", "printed").env("AWS_CONFIG_FILE", &config);
-        let ran = Ran::from(command.args(["archive", "ls", location]).output()?);
+        let ran = CommandOutput::from(command.args(["archive", "ls", location]).output()?);
         let text = format!("{}{}", ran.stdout, ran.stderr);
         ensure!(ran.code == Some(code) && text.contains(expected), "{process}: {ran:?}");
         Ok(())
@@ -196,7 +196,7 @@ fn unsupported_settings_of_a_profile_are_named() -> Result<()> {
     fs::write(&config, "[profile backup]\nregion = eu-west-1\nrole_arn = arn:aws:iam::1:role/r\n")?;
     let mut command = Command::new(bintide()?);
     command.env_clear().env("AWS_PROFILE", "backup").env("AWS_CONFIG_FILE", &config);
-    let ran = Ran::from(command.args(["archive", "ls", "s3://backups/db1"]).output()?);
+    let ran = CommandOutput::from(command.args(["archive", "ls", "s3://backups/db1"]).output()?);
     ensure!(ran.code == Some(2) && ran.stderr.contains("by role_arn, which is not supported"), "{ran:?}");
     Ok(())
 }

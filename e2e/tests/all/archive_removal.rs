@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
-use e2e::command::{Ran, Running, wait_for};
+use e2e::command::{ChildGuard, CommandOutput, wait_for};
 use e2e::metrics::{number, scraped, status};
 use e2e::program::bintide;
 use nix::sys::signal::{Signal, kill};
@@ -56,7 +56,7 @@ impl ArchivedStore {
         Ok(command)
     }
 
-    fn run(&self, arguments: &[&str]) -> Result<Ran> {
+    fn run(&self, arguments: &[&str]) -> Result<CommandOutput> {
         Ok(self.command(arguments)?.output()?.into())
     }
 
@@ -163,7 +163,7 @@ fn followed_logs_wait_while_the_archive_fails() -> Result<()> {
     let port = free_port()?;
     let metrics = format!("--metrics=127.0.0.1:{port}");
     let mut follower = store.command(&[".", "--follow", &metrics, "--to"])?;
-    let follower = Running::start(follower.stdout(Stdio::piped()).stderr(Stdio::piped()))?;
+    let follower = ChildGuard::start(follower.stdout(Stdio::piped()).stderr(Stdio::piped()))?;
     let values = |names: [&str; 3]| -> Result<Vec<f64>> {
         let text = scraped(&format!("127.0.0.1:{port}"))?;
         names.iter().map(|name| number(&text, &format!("bintide_archive_{name}"))).collect()

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
-use e2e::command::{Ran, address};
+use e2e::command::{CommandOutput, address};
 use e2e::program::bintide;
 use e2e::readers::read_back;
 use serde_json::Value;
@@ -15,12 +15,12 @@ use tempfile::TempDir;
 use testkit::{Launch, ObjectServer, workspace_root};
 
 /// Runs bintide with these variables.
-fn run(variables: &[(&'static str, String)], arguments: &[&str]) -> Result<Ran> {
+fn run(variables: &[(&'static str, String)], arguments: &[&str]) -> Result<CommandOutput> {
     let mut command = Command::new(bintide()?);
     Ok(command.env_clear().envs(variables.iter().cloned()).args(arguments).output()?.into())
 }
 
-fn run_well(variables: &[(&'static str, String)], arguments: &[&str]) -> Result<Ran> {
+fn run_well(variables: &[(&'static str, String)], arguments: &[&str]) -> Result<CommandOutput> {
     let ran = run(variables, arguments)?;
     ensure!(ran.code == Some(0), "{arguments:?}: {}", ran.stderr);
     Ok(ran)
@@ -294,7 +294,7 @@ fn archive_at_once(variables: &[(&'static str, String)], location: &str, logs: &
     };
     let children = logs.iter().map(start).collect::<Result<Vec<_>>>()?;
     for child in children {
-        let ran = Ran::from(child.wait_with_output()?);
+        let ran = CommandOutput::from(child.wait_with_output()?);
         ensure!(ran.code == Some(0), "{}", ran.stderr);
     }
     Ok(())

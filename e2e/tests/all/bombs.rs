@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use e2e::bomb::Bomb;
-use e2e::bounded::{Bounded, run};
+use e2e::bounded::{LimitedRun, run};
 use e2e::program::bintide;
 use tempfile::TempDir;
 
 const TIME_MAX: Duration = Duration::from_secs(60);
 
 /// Runs `bintide` in a directory; temporary files go to `tmp` in it, if that exists.
-fn bintide_in(directory: &Path, arguments: &[&str]) -> Result<Bounded> {
+fn bintide_in(directory: &Path, arguments: &[&str]) -> Result<LimitedRun> {
     let mut command = Command::new(bintide()?);
     command.env_clear().env("TMPDIR", directory.join("tmp")).current_dir(directory).args(arguments);
     run(&mut command, TIME_MAX)
@@ -51,7 +51,7 @@ fn payloads_with_a_wrong_stated_size_are_corrupt() -> Result<()> {
         for arguments in READERS {
             let arguments = [arguments, &["binlog.000001"]].concat();
             let bounded = bintide_in(directory.path(), &arguments)?;
-            bounded.ended_well(&[1])?;
+            bounded.check_ended(&[1])?;
             let printed = &bounded.ran.stderr;
             ensure!(printed.contains("uncompressed payload size is"), "{arguments:?}: {printed}");
             let _ = fs::remove_dir_all(directory.path().join("out"));
@@ -79,7 +79,7 @@ fn temporary_files_are_limited() -> Result<()> {
         let arguments = [arguments, &["binlog.000001"]].concat();
         let refused =
             bintide_in(directory.path(), &[&arguments[..], &["--temporary-max", "10000000"]].concat())?;
-        refused.ended_well(&[1])?;
+        refused.check_ended(&[1])?;
         let printed = &refused.ran.stderr;
         ensure!(
             printed.contains("would exceed 10000000 bytes; increase --temporary-max"),
@@ -105,7 +105,7 @@ fn events_larger_than_the_memory_limit_are_refused() -> Result<()> {
     ];
     for arguments in cases {
         let refused = bintide_in(directory.path(), &[arguments, &["binlog.000001"]].concat())?;
-        refused.ended_well(&[1])?;
+        refused.check_ended(&[1])?;
         let printed = &refused.ran.stderr;
         let is_named = printed.contains("event size is 4194") && printed.contains("increase --memory");
         ensure!(is_named, "{arguments:?}: {printed}");

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use e2e::command::Running;
+use e2e::command::ChildGuard;
 use e2e::program::bintide;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
@@ -105,7 +105,7 @@ fn ctrl_c_ends_the_wait_for_a_connection() -> Result<()> {
         connecting(mute.local_addr()?.port(), TempDir::new()?.path(), &store.path().join("binlog.000001"))?
     {
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        let mut child = Running::start(&mut interruptible(&arguments)?)?;
+        let mut child = ChildGuard::start(&mut interruptible(&arguments)?)?;
         let reached = mute.accept()?;
         child.interrupt()?;
         ended(&mut child).with_context(|| format!("{arguments:?}"))?;
@@ -132,7 +132,7 @@ fn the_first_signal_ends_the_wait_for_a_pipe() -> Result<()> {
     ];
     for (number, arguments) in lines.into_iter().enumerate() {
         for has_writer in [false, true] {
-            let mut child = Running::start(&mut interruptible(arguments)?)?;
+            let mut child = ChildGuard::start(&mut interruptible(arguments)?)?;
             let open = format!("/proc/{}/fd", child.id());
             wait_until("the command opens the pipe", || {
                 let links = fs::read_dir(&open).into_iter().flatten().flatten();
@@ -188,7 +188,7 @@ fn ctrl_c_ends_the_wait_for_a_host_that_drops_packets() -> Result<()> {
     for arguments in lines {
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         wait_until("the end of the previous connection", || Ok(!is_waited_for(unresponsive.port())?))?;
-        let mut child = Running::start(&mut interruptible(&arguments)?)?;
+        let mut child = ChildGuard::start(&mut interruptible(&arguments)?)?;
         wait_until("a pending connection", || is_waited_for(unresponsive.port()))?;
         child.interrupt()?;
         ended(&mut child).with_context(|| format!("{arguments:?}"))?;
@@ -449,7 +449,7 @@ fn reset_logs_are_reported() -> Result<()> {
     // RESET while the log is followed.
     let directory = TempDir::new()?;
     let from = format!("mysql://root@127.0.0.1:{}/", server.port());
-    let mut child = Running::start(&mut command(&["receive", text(directory.path())?, "--from", &from])?)?;
+    let mut child = ChildGuard::start(&mut command(&["receive", text(directory.path())?, "--from", &from])?)?;
     let started = Instant::now();
     while !fs::read_to_string(directory.path().join("binlog.index"))
         .is_ok_and(|index| index.contains("binlog.000002"))

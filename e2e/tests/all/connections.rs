@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use std::{iter, thread};
 
 use anyhow::{Context, Result, ensure};
-use e2e::command::Running;
+use e2e::command::ChildGuard;
 use e2e::program::bintide;
 use e2e::replays;
 use nix::sys::signal::{Signal, kill};
@@ -199,7 +199,7 @@ fn changed_passwords_are_read_again() -> Result<()> {
     let mut command = commands.command("receive")?;
     command.args(commands.host_options("receive")).arg("--user=c");
     command.arg(format!("--password-command=cat '{}'", secret.display()));
-    let running = Running::start(&mut command)?;
+    let running = ChildGuard::start(&mut command)?;
     let is_in = || {
         Ok(server.sql("select id from information_schema.processlist where user = 'c'")?.trim().to_owned())
     };

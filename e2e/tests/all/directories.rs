@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
-use e2e::command::{Ran, Running};
+use e2e::command::{ChildGuard, CommandOutput};
 use e2e::program::bintide;
 use tempfile::TempDir;
 use testkit::{Launch, TestServer, wait_until};
@@ -60,7 +60,7 @@ fn receive_writes_only_to_its_own_logs() -> Result<()> {
     let server = server_with_logs_in(&live)?;
     let before = files(&live)?;
     let refused = |directory: &Path, expected: &str| -> Result<()> {
-        let ran = Ran::from(receive(&server, directory)?.output()?);
+        let ran = CommandOutput::from(receive(&server, directory)?.output()?);
         ensure!(ran.code == Some(2) && ran.stderr.contains(expected), "{expected}: {ran:?}");
         ensure!(files(&live)? == before, "{expected}: the server's logs were changed");
         Ok(())
@@ -68,7 +68,7 @@ fn receive_writes_only_to_its_own_logs() -> Result<()> {
     // The directory of the server's logs, also when it is marked as a store.
     refused(&live, "which bintide receive did not write")?;
     fs::write(live.join("bintide.lock"), "")?;
-    let ran = Ran::from(receive(&server, &live)?.output()?);
+    let ran = CommandOutput::from(receive(&server, &live)?.output()?);
     fs::remove_file(live.join("bintide.lock"))?;
     ensure!(ran.code == Some(2) && ran.stderr.contains("line 1 is \"/"), "{ran:?}");
     // A copy of the directory, whose index still names the server's own files.
@@ -84,7 +84,7 @@ fn receive_writes_only_to_its_own_logs() -> Result<()> {
     refused(&directory, "line 2 is \"../live/binlog.000002\"")?;
     // A store whose last log is a hard link to the server's file.
     let store = parent.path().join("store");
-    let ran = Ran::from(receive(&server, &store)?.output()?);
+    let ran = CommandOutput::from(receive(&server, &store)?.output()?);
     ensure!(ran.code == Some(0), "{ran:?}");
     fs::remove_file(store.join("binlog.000002"))?;
     fs::hard_link(live.join("binlog.000002"), store.join("binlog.000002"))?;
@@ -95,7 +95,7 @@ fn receive_writes_only_to_its_own_logs() -> Result<()> {
     Ok(())
 }
 
-fn run(arguments: &[&str]) -> Result<Ran> {
+fn run(arguments: &[&str]) -> Result<CommandOutput> {
     Ok(Command::new(bintide()?).env_clear().args(arguments).output()?.into())
 }
 
@@ -165,7 +165,7 @@ fn named_pipes_in_directories_are_refused() -> Result<()> {
     fs::write(directory.join("binlog.index"), "./binlog.000001\n./binlog.000002\n")?;
     let refused = |given: &Path| -> Result<()> {
         for words in READERS {
-            let mut child = Running::start(
+            let mut child = ChildGuard::start(
                 Command::new(bintide()?)
                     .env_clear()
                     .args(words)
@@ -174,7 +174,7 @@ fn named_pipes_in_directories_are_refused() -> Result<()> {
                     .stderr(Stdio::piped()),
             )?;
             wait_until(&format!("the end of {words:?}"), || Ok(child.try_wait()?.is_some()))?;
-            let ran = Ran::from(child.output()?);
+            let ran = CommandOutput::from(child.output()?);
             ensure!(ran.code != Some(0) && ran.stderr.contains("not a regular file"), "{words:?}: {ran:?}");
         }
         Ok(())
@@ -191,7 +191,9 @@ fn named_pipes_in_directories_are_refused() -> Result<()> {
         r#"cat "$1" | "$0" dump -"#,
         r#""$0" dump <(cat "$1")"#,
     ] {
-        let ran = Ran::from(Command::new("bash").args(["-c", line]).arg(bintide()?).arg(&sample).output()?);
+        let ran = CommandOutput::from(
+            Command::new("bash").args(["-c", line]).arg(bintide()?).arg(&sample).output()?,
+        );
         ensure!(ran.code == Some(0), "{line}: {ran:?}");
     }
     Ok(())
@@ -207,7 +209,7 @@ fn progress_files_have_one_writer() -> Result<()> {
     let words = ["stream", "--format", "maxwell", "--from", &from, "--progress", text(&progress)?];
     let mut command = Command::new(bintide()?);
     command.env_clear().args(words).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut first = Running::start(&mut command)?;
+    let mut first = ChildGuard::start(&mut command)?;
     let lock = parent.path().join("progress.lock");
     wait_until("the first one's lock", || Ok(lock.exists()))?;
     let second = run(&words)?;
@@ -235,7 +237,7 @@ fn targets_of_symbolic_links_are_not_changed() -> Result<()> {
             // Otherwise, the directory of an index is refused before its files are opened.
             fs::write(directory.join("bintide.lock"), "")?;
         }
-        let ran = Ran::from(receive(&server, &directory)?.output()?);
+        let ran = CommandOutput::from(receive(&server, &directory)?.output()?);
         ensure!(ran.code != Some(0) && ran.stderr.contains(name), "{name}: {ran:?}");
         let is_named = name != "binlog.000001" || ran.stderr.contains("it is a symbolic link");
         ensure!(is_named, "{name}: {ran:?}");

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use e2e::bounded;
-use e2e::command::{Ran, address};
+use e2e::command::{CommandOutput, address};
 use e2e::large;
 use e2e::program::bintide;
 use e2e::readers::read_back;
@@ -23,7 +23,7 @@ fn command(arguments: &[&str]) -> Result<Command> {
     Ok(command)
 }
 
-fn export(directory: &Path, logs: &[PathBuf], more: &[&str]) -> Result<Ran> {
+fn export(directory: &Path, logs: &[PathBuf], more: &[&str]) -> Result<CommandOutput> {
     let mut command = command(&["export"])?;
     Ok(command.arg("--to").arg(directory).args(more).args(logs).output()?.into())
 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::thread;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use e2e::command::{Ran, Running};
+use e2e::command::{ChildGuard, CommandOutput};
 use e2e::program::bintide;
 use e2e::received::write_keyring;
 use logs::{LogReader, ReadOutcome, read_keyring};
@@ -35,7 +35,7 @@ struct Trial<'t> {
     prepare: &'t dyn Fn(&Path) -> Result<()>,
     command: &'t dyn Fn(&Path) -> Result<Command>,
     /// Returns the outcome, which must be the same with and without faults, from the directory and the runs.
-    outcome: &'t dyn Fn(&Path, &[Ran]) -> Result<String>,
+    outcome: &'t dyn Fn(&Path, &[CommandOutput]) -> Result<String>,
     is_file_named: IsFileNamed,
 }
 
@@ -59,7 +59,7 @@ const SAMPLES: usize = 3;
 
 /// A run without failures, and its outcome.
 struct CleanRun {
-    ran: Ran,
+    ran: CommandOutput,
     outcome: String,
 }
 
@@ -124,10 +124,10 @@ impl Trial<'_> {
         (self.prepare)(directory)
     }
 
-    fn once(&self, directory: &Path, disk: &FaultyDisk, fault: DiskFault) -> Result<Ran> {
+    fn once(&self, directory: &Path, disk: &FaultyDisk, fault: DiskFault) -> Result<CommandOutput> {
         let mut command = (self.command)(directory)?;
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = Running::start(disk.attach(&mut command, fault)?)?;
+        let mut child = ChildGuard::start(disk.attach(&mut command, fault)?)?;
         // A stream waits at its end for its reader.
         let mut stdout = child.stdout.take().context("standard output is not piped")?;
         let reader = thread::spawn(move || {
@@ -136,12 +136,12 @@ impl Trial<'_> {
         });
         wait_until(&format!("the end of {} with {fault:?}", self.name), || Ok(child.try_wait()?.is_some()))?;
         let stdout = reader.join().map_err(|_| anyhow!("the reader panicked"))??;
-        Ok(Ran { stdout, ..child.output()?.into() })
+        Ok(CommandOutput { stdout, ..child.output()?.into() })
     }
 }
 
 /// Checks that a run reports a failed fsync.
-fn check_reported(disk: &FaultyDisk, fault: DiskFault, ran: &Ran, directory: &Path) -> Result<()> {
+fn check_reported(disk: &FaultyDisk, fault: DiskFault, ran: &CommandOutput, directory: &Path) -> Result<()> {
     let DiskFault::Once(number, Errno::EIO) = fault else { return Ok(()) };
     let calls = disk.calls()?;
     // The number of calls depends on timing: a run with fewer calls than the first one has no fault.
@@ -217,7 +217,7 @@ fn content(files: &BTreeMap<String, Vec<u8>>) -> String {
     files.iter().map(line).collect()
 }
 
-fn same_files(directory: &Path, _: &[Ran]) -> Result<String> {
+fn same_files(directory: &Path, _: &[CommandOutput]) -> Result<String> {
     Ok(content(&files(directory)?))
 }
 
@@ -251,7 +251,7 @@ fn receive_resumes_after_disk_failures() -> Result<()> {
     let keyring = keys.path().join("keyring");
     write_keyring(&keyring)?;
     let encrypt = ["--encrypt", "--keyring", text(&keyring)?];
-    let opened = |directory: &Path, _: &[Ran]| -> Result<String> {
+    let opened = |directory: &Path, _: &[CommandOutput]| -> Result<String> {
         let keys = Arc::new(read_keyring(&keyring)?);
         let mut files = files(&directory.join("store"))?;
         for (name, bytes) in files.iter_mut().filter(|(name, _)| name.contains(".0")) {
@@ -265,8 +265,8 @@ fn receive_resumes_after_disk_failures() -> Result<()> {
         }
         Ok(content(&files))
     };
-    let plain = |directory: &Path, runs: &[Ran]| same_files(&directory.join("store"), runs);
-    type Outcome<'o> = &'o dyn Fn(&Path, &[Ran]) -> Result<String>;
+    let plain = |directory: &Path, runs: &[CommandOutput]| same_files(&directory.join("store"), runs);
+    type Outcome<'o> = &'o dyn Fn(&Path, &[CommandOutput]) -> Result<String>;
     let trials: [(&str, &[&str], Outcome<'_>); 4] = [
         ("receive", &[], &plain),
         ("receive --compress", &["--compress", "3"], &plain),
@@ -320,14 +320,14 @@ fn dump_writes_whole_files_after_disk_failures() -> Result<()> {
 }
 
 /// Returns the records of all files.
-fn records(directory: &Path, _: &[Ran]) -> Result<String> {
+fn records(directory: &Path, _: &[CommandOutput]) -> Result<String> {
     let files = files(&directory.join("out"))?;
     let records = files.iter().filter(|(name, _)| name.starts_with("changes."));
     records.map(|(_, bytes)| Ok(String::from_utf8(bytes.clone())?)).collect()
 }
 
 /// Returns the records that all runs wrote, without duplicates: a run after an interrupted one may repeat some.
-fn lines(_: &Path, runs: &[Ran]) -> Result<String> {
+fn lines(_: &Path, runs: &[CommandOutput]) -> Result<String> {
     let mut lines: Vec<&str> = Vec::new();
     for line in runs.iter().flat_map(|run| run.stdout.lines()) {
         if !lines.contains(&line) {
@@ -388,7 +388,7 @@ fn rewrites_are_complete_or_change_nothing() -> Result<()> {
 }
 
 /// Returns the rows of all tables except bintide's own.
-fn rows(directory: &Path, _: &[Ran]) -> Result<String> {
+fn rows(directory: &Path, _: &[CommandOutput]) -> Result<String> {
     let database = Connection::open(directory.join("copy.db"))?;
     let sql = "select name from sqlite_master where type = 'table' and name not like 'bintide.%' \
                and name not like 'sqlite_%' order by name";
@@ -444,7 +444,7 @@ fn new_directories_are_synced_before_their_files() -> Result<()> {
         let directory = parent.path().join("disk");
         fs::create_dir(&directory)?;
         let disk = FaultyDisk::new(&directory, &parent.path().join("calls"))?;
-        let ran = Ran::from(disk.attach(&mut command(&directory)?, DiskFault::None)?.output()?);
+        let ran = CommandOutput::from(disk.attach(&mut command(&directory)?, DiskFault::None)?.output()?);
         ensure!(ran.code == Some(0), "{ran:?}");
         let calls = disk.calls()?;
         let first = calls

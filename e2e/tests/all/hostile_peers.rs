@@ -5,8 +5,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use e2e::bounded::{Bounded, run, run_interrupted};
-use e2e::fake::{Asked, FakeServer, Reply, end_payload, event_payload};
+use e2e::bounded::{LimitedRun, run, run_interrupted};
+use e2e::fake::{ClientRequest, FakeServer, Reply, end_payload, event_payload};
 use e2e::program::bintide;
 use tempfile::TempDir;
 
@@ -24,7 +24,7 @@ fn command(directory: &Path, arguments: &[&str]) -> Result<Command> {
     Ok(command)
 }
 
-fn bintide_in(directory: &Path, arguments: &[&str]) -> Result<Bounded> {
+fn bintide_in(directory: &Path, arguments: &[&str]) -> Result<LimitedRun> {
     run(&mut command(directory, arguments)?, RUN_TIMEOUT)
 }
 
@@ -58,7 +58,7 @@ fn empty_packets_are_errors() -> Result<()> {
     for arguments in commands(&server.address()) {
         let directory = TempDir::new()?;
         let bounded = bintide_in(directory.path(), &arguments)?;
-        bounded.ended_well(&[1, 2])?;
+        bounded.check_ended(&[1, 2])?;
         let printed = &bounded.ran.stderr;
         ensure!(printed.lines().count() == 1 && printed.starts_with("bintide: "), "{arguments:?}: {printed}");
     }
@@ -76,7 +76,7 @@ fn sigint_ends_commands_at_silent_servers() -> Result<()> {
             let (directory, began) = (TempDir::new()?, Instant::now());
             let mut command = command(directory.path(), &arguments)?;
             let bounded = run_interrupted(&mut command, Duration::from_millis(500), RUN_TIMEOUT)?;
-            bounded.ended_well(&[130])?;
+            bounded.check_ended(&[130])?;
             ensure!(began.elapsed() < Duration::from_secs(4), "{arguments:?}: {:?}", began.elapsed());
         }
     }
@@ -101,7 +101,7 @@ fn endless_result_sets_are_refused() -> Result<()> {
     for arguments in commands(&server.address()) {
         let directory = TempDir::new()?;
         let bounded = bintide_in(directory.path(), &arguments)?;
-        bounded.ended_well(&[1, 2])?;
+        bounded.check_ended(&[1, 2])?;
         let printed = &bounded.ran.stderr;
         ensure!(printed.contains("MiB"), "{arguments:?}: {printed}");
         ensure!(bounded.peak_kib < 1_200 << 10, "{arguments:?}: {} KiB", bounded.peak_kib);
@@ -121,16 +121,16 @@ fn column() -> Vec<u8> {
 fn huge_packets_take_little_more_memory_than_their_size() -> Result<()> {
     const SIZE: usize = 200 << 20;
     let server = FakeServer::start(VERSION, |asked| match asked {
-        Asked::Query(sql) => as_source(sql),
-        Asked::Dump => Reply::Packets(vec![event_payload(vec![b'x'; SIZE]), end_payload()]),
-        Asked::Other(_) => Reply::Ok,
+        ClientRequest::Query(sql) => as_source(sql),
+        ClientRequest::Dump => Reply::Packets(vec![event_payload(vec![b'x'; SIZE]), end_payload()]),
+        ClientRequest::Other(_) => Reply::Ok,
     })?;
     let directory = TempDir::new()?;
     let from = server.address();
     let arguments = ["receive", "store", "--from", &from, "--stop-at-end", "--start-log", "binlog.000001"];
     let mut command = command(directory.path(), &arguments)?;
     let bounded = run_interrupted(&mut command, Duration::from_secs(15), RUN_TIMEOUT)?;
-    bounded.ended_well(&[1, 2, 130])?;
+    bounded.check_ended(&[1, 2, 130])?;
     let expected = (SIZE >> 10) as u64..(SIZE >> 10) as u64 * 9 / 8 + (64 << 10);
     ensure!(expected.contains(&bounded.peak_kib), "{} KiB, not in {expected:?}", bounded.peak_kib);
     Ok(())
@@ -144,7 +144,7 @@ fn control_characters_from_servers_are_escaped() -> Result<()> {
     for arguments in commands(&server.address()) {
         let directory = TempDir::new()?;
         let bounded = bintide_in(directory.path(), &arguments)?;
-        bounded.ended_well(&[1, 2])?;
+        bounded.check_ended(&[1, 2])?;
         let printed = &bounded.ran.stderr;
         ensure!(
             printed.contains(r"\u{1b}[2J") && printed.contains(r"\u{202e}txt"),

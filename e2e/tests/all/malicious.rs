@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use binlog::{EventChecksum, HEADER_SIZE, MAGIC, NextPosition, move_event};
-use e2e::conversation::{KEPT, replica};
+use e2e::conversation::{CONVERSATIONS, replica};
 use e2e::program::bintide;
 use logs::{LogEncryption, StoreWriter};
 use servers::{
@@ -126,7 +126,7 @@ fn receive(port: u16, directory: &Path) -> Result<usize> {
 #[test]
 fn damaged_conversations_are_errors() -> Result<()> {
     let mut random = SeededRandom::new(seed_from_env("BINTIDE_E2E_SEED"));
-    for (name, _) in KEPT {
+    for (name, _) in CONVERSATIONS {
         let good = recorded(name)?;
         let mut conversations = vec![good.clone()];
         conversations.extend((0..400).map(|_| mutated(&good, &mut random)));
@@ -162,7 +162,7 @@ fn damaged_conversations_are_errors() -> Result<()> {
 fn commands_report_damaged_conversations() -> Result<()> {
     let mut random = SeededRandom::new(seed_from_env("BINTIDE_E2E_SEED"));
     let directory = TempDir::new()?;
-    for (round, (name, _)) in (0..12).flat_map(|round| KEPT.map(|kept| (round, kept))) {
+    for (round, (name, _)) in (0..12).flat_map(|round| CONVERSATIONS.map(|kept| (round, kept))) {
         let bytes = mutated(&recorded(name)?, &mut random);
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let from = format!("mysql://repl:secret@127.0.0.1:{}/", listener.local_addr()?.port());

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
-use e2e::command::Running;
+use e2e::command::ChildGuard;
 use e2e::metrics::{scraped, status};
 use e2e::program::bintide;
 use e2e::relayed::index_of;
@@ -43,7 +43,7 @@ fn metrics_of(arguments: &[&str]) -> Result<String> {
     let mut command = Command::new(bintide()?);
     command.env_clear().args(arguments).arg(format!("--metrics=127.0.0.1:{port}"));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let _running = Running::start(&mut command)?;
+    let _running = ChildGuard::start(&mut command)?;
     wait_until("readiness", || Ok(status(port, "/readyz").is_ok_and(|status| status.ends_with("200 OK"))))?;
     scraped(&format!("127.0.0.1:{port}"))
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
-use e2e::command::{Ran, Running};
+use e2e::command::{ChildGuard, CommandOutput};
 use e2e::program::bintide;
 use tempfile::TempDir;
 use testkit::{Launch, UnresponsivePort, wait_until};
@@ -33,7 +33,7 @@ fn passwords_are_hidden_in_the_process_list() -> Result<()> {
     let dump =
         ["dump", "--no-defaults", "-R", "-h127.0.0.1", "-uroot", "-P", &port, "-vpse/cret", "binlog.000001"];
     for arguments in [&dump[..], &["receive", store, "--from", &address]] {
-        let child = Running::start(&mut command(arguments)?)?;
+        let child = ChildGuard::start(&mut command(arguments)?)?;
         let list = PathBuf::from(format!("/proc/{}/cmdline", child.id()));
         let shown = || -> Result<String> { Ok(fs::read_to_string(&list)?.replace('\0', " ")) };
         // During exec, the process has no arguments.
@@ -57,7 +57,7 @@ fn passwords_on_the_command_line_log_in() -> Result<()> {
     let server = Launch::mysql().start()?;
     server.sql("create user s@'%' identified by 's p''t\\nx'; grant replication slave on *.* to s@'%'")?;
     let port = server.port().to_string();
-    let run = |password: &str| -> Result<Ran> {
+    let run = |password: &str| -> Result<CommandOutput> {
         let password = format!("-p{password}");
         let mut arguments = vec!["dump", "--no-defaults", "-R", "-h127.0.0.1", "-us", "-P", &port];
         arguments.extend(["--get-server-public-key", &password, "binlog.000001"]);
@@ -77,7 +77,7 @@ fn copies_of_tables_and_logs_are_private() -> Result<()> {
     let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples/gtids/binlog.000001");
     let to = format!("sqlite:{}", database.display());
     let sample = sample.to_str().context("a path that is not UTF-8")?;
-    let ran = Ran::from(command(&["replay", sample, "--to", &to])?.output()?);
+    let ran = CommandOutput::from(command(&["replay", sample, "--to", &to])?.output()?);
     ensure!(ran.code == Some(0), "{ran:?}");
     ensure!(mode(&database)? & 0o137 == 0, "{:o}", mode(&database)?);
     // The command waits for a connection; its directory already exists.
@@ -85,7 +85,7 @@ fn copies_of_tables_and_logs_are_private() -> Result<()> {
     let temporary = directory.path().join("temporary");
     fs::create_dir(&temporary)?;
     let from = format!("mysql://root@127.0.0.1:{}/", unresponsive.port());
-    let _child = Running::start(command(&["advise", "--from", &from])?.env("TMPDIR", &temporary))?;
+    let _child = ChildGuard::start(command(&["advise", "--from", &from])?.env("TMPDIR", &temporary))?;
     let made =
         || -> Result<Vec<PathBuf>> { fs::read_dir(&temporary)?.map(|entry| Ok(entry?.path())).collect() };
     wait_until("a temporary directory", || Ok(!made()?.is_empty()))?;

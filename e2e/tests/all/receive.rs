@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use binlog::EventType;
-use e2e::command::{Running, wait_for};
+use e2e::command::{ChildGuard, wait_for};
 use e2e::metrics::{number, scraped};
 use e2e::program::bintide;
 use e2e::received::{same_logs, same_logs_encrypted, write_keyring};
@@ -296,7 +296,7 @@ fn failed_compressions_are_retried() -> Result<()> {
     let log = directory.path().join("binlog.000001");
     let before = fs::metadata(&log)?.len();
     let more = [&key[..], &["--compress", "3", "--metrics", "127.0.0.1:0"]].concat();
-    let mut child = Running::start(&mut receive(server.port(), directory.path(), &more)?)?;
+    let mut child = ChildGuard::start(&mut receive(server.port(), directory.path(), &more)?)?;
     let mut lines = BufReader::new(child.stderr.take().context("standard error is not piped")?).lines();
     let metrics = &metrics_of(&lines.next().context("the command ended")??)?;
     let failed = lines.next().context("the command ended")??;
@@ -557,7 +557,7 @@ fn receiving_waits_for_half_written_keyrings() -> Result<()> {
     write_keyring(&keyring)?;
     let whole = fs::read(&keyring)?;
     let more = ["--encrypt", "--keyring", text(&keyring)?];
-    let mut child = Running::start(&mut receive(server.port(), directory.path(), &more)?)?;
+    let mut child = ChildGuard::start(&mut receive(server.port(), directory.path(), &more)?)?;
     let mut lines = BufReader::new(child.stderr.take().context("standard error is not piped")?).lines();
     wait_for(|| same_logs_encrypted(&server, directory.path(), &keyring))?;
     let mut half_written = || -> Result<()> {
@@ -846,7 +846,7 @@ fn check_wait_for_space(
     limited.env_clear().args(["-c", "ulimit -S -f 2000 && trap '' XFSZ && exec \"$0\" \"$@\""]);
     limited.arg(bintide()?).arg("receive").arg(directory.path()).args(["--from", &from]).args(more);
     limited.args(["--metrics", "127.0.0.1:0"]).stderr(Stdio::piped()).stdout(Stdio::null());
-    let mut child = Running::start(&mut limited)?;
+    let mut child = ChildGuard::start(&mut limited)?;
     let mut lines = BufReader::new(child.stderr.take().context("standard error is not piped")?).lines();
     let metrics = metrics_of(&lines.next().context("the command ended")??)?;
     let mut told = String::new();

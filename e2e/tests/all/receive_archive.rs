@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use e2e::command::{Ran, Running, wait_for};
+use e2e::command::{ChildGuard, CommandOutput, wait_for};
 use e2e::metrics::{number, scraped};
 use e2e::program::bintide;
 use e2e::relayed::{RelayProcess, relay_address};
@@ -51,11 +51,11 @@ impl<'s> ArchivingReceiver<'s> {
         Ok(command)
     }
 
-    fn receive_to_end(&self, more: &[&str]) -> Result<Ran> {
+    fn receive_to_end(&self, more: &[&str]) -> Result<CommandOutput> {
         Ok(self.command(&[&["--stop-at-end"], more].concat())?.output()?.into())
     }
 
-    fn archive_command(&self, arguments: &[&str]) -> Result<Ran> {
+    fn archive_command(&self, arguments: &[&str]) -> Result<CommandOutput> {
         let mut command = Command::new(bintide()?);
         command.env_clear().envs(self.variables.clone()).arg("archive").args(arguments);
         Ok(command.output()?.into())
@@ -110,7 +110,7 @@ fn metrics_address(message: &str) -> Result<String> {
     Ok(address.context("no address of metrics")?.to_owned())
 }
 
-fn stop(child: Running) -> Result<String> {
+fn stop(child: ChildGuard) -> Result<String> {
     let began = Instant::now();
     kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGTERM)?;
     let output = child.output()?;
@@ -128,7 +128,7 @@ fn closed_logs_are_archived_and_only_then_expire() -> Result<()> {
     let server = source()?;
     let receiver = ArchivingReceiver::new(&server)?;
     let more = ["--keep", "1K", "--metrics", "127.0.0.1:0", "--json"];
-    let mut child = Running::start(&mut receiver.command(&more)?)?;
+    let mut child = ChildGuard::start(&mut receiver.command(&more)?)?;
     let mut messages = BufReader::new(child.stderr.take().context("standard error is not piped")?).lines();
     let metrics = metrics_address(&messages.next().context("the command ended")??)?;
     for written in 2..=4 {
@@ -161,7 +161,7 @@ fn logs_stay_while_the_object_store_does_not_answer() -> Result<()> {
     let endpoint = endpoint.context("no endpoint")?;
     let address = std::mem::replace(&mut receiver.variables[endpoint].1, "http://127.0.0.1:1".to_owned());
     let more = ["--keep", "1K", "--metrics", "127.0.0.1:0"];
-    let mut child = Running::start(&mut receiver.command(&more)?)?;
+    let mut child = ChildGuard::start(&mut receiver.command(&more)?)?;
     let mut messages = BufReader::new(child.stderr.take().context("standard error is not piped")?).lines();
     let metrics = metrics_address(&messages.next().context("the command ended")??)?;
     for written in 2..=4 {
@@ -208,7 +208,7 @@ fn an_archive_needs_a_location_of_its_own() -> Result<()> {
     let check = |arguments: &[&str], expected: &str| -> Result<()> {
         let mut command = Command::new(bintide()?);
         command.current_dir(directory.path()).env_clear().args(["receive", "store"]).args(arguments);
-        let ran = Ran::from(command.args(["--from", "mysql://root@127.0.0.1:1/"]).output()?);
+        let ran = CommandOutput::from(command.args(["--from", "mysql://root@127.0.0.1:1/"]).output()?);
         ensure!(ran.code == Some(2) && ran.stderr.contains(expected), "{:?} {}", ran.code, ran.stderr);
         Ok(())
     };

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use e2e::command::Running;
+use e2e::command::ChildGuard;
 use e2e::metrics::{ExpositionFormat, check_format};
 use e2e::program::bintide;
 use e2e::received::same_logs;
@@ -82,7 +82,7 @@ fn replicas_of_other_versions_resume_after_a_restart() -> Result<()> {
     let mut command = Command::new(bintide()?);
     let from = format!("mysql://root@127.0.0.1:{}/", source.port());
     command.env_clear().arg("receive").arg(directory.path()).args(["--from", &from]);
-    let receiving = Running::start(command.stdout(Stdio::null()).stderr(Stdio::null()))?;
+    let receiving = ChildGuard::start(command.stdout(Stdio::null()).stderr(Stdio::null()))?;
     wait_until("the first log", || Ok(fs::metadata(directory.path().join("binlog.000001")).is_ok()))?;
     let mut relay = RelayProcess::start(directory.path(), &[])?;
     let replicas = [

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use e2e::command::Running;
+use e2e::command::ChildGuard;
 use e2e::large;
 use e2e::program::bintide;
 use e2e::relayed::{RelayProcess, ReplicaStartPoint, ask, follow, index_of, status, wait_for_equal};
@@ -658,7 +658,7 @@ fn a_full_disk_is_an_error_of_the_receiver() -> Result<()> {
     limited.arg(bintide()?).arg("relay").arg(directory.path().join("logs"));
     limited.arg(format!("--from=mysql://root@127.0.0.1:{}/", source.port()));
     limited.arg(format!("--listen=127.0.0.1:{port}")).stderr(Stdio::piped());
-    let mut running = Running::start(&mut limited)?;
+    let mut running = ChildGuard::start(&mut limited)?;
     let stderr = running.stderr.take().context("standard error is not piped")?;
     let lines = thread::spawn(move || {
         BufReader::new(stderr).lines().map_while(std::result::Result::ok).collect::<Vec<_>>()

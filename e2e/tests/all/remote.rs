@@ -12,7 +12,7 @@ use anyhow::{Context, Result, ensure};
 use e2e::compare::Run;
 use e2e::identity;
 use e2e::logs::Logs;
-use e2e::program::{Outcome, Program, Surroundings, bintide};
+use e2e::program::{Outcome, Program, RunEnvironment, bintide};
 use tempfile::TempDir;
 use testkit::{Launch, TestServer};
 
@@ -382,7 +382,7 @@ fn outcome_in(directory: &Path, program: Program, more: &str, port: u16) -> Resu
     let words =
         format!("--no-defaults --ssl-mode=DISABLED -R -h 127.0.0.1 -P {port} -u root {more} binlog.000001");
     let arguments: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
-    let outcome = program.run(&arguments, &Surroundings { directory, time_zone: "UTC", stdin: b"" })?;
+    let outcome = program.run(&arguments, &RunEnvironment { directory, time_zone: "UTC", stdin: b"" })?;
     let mut names: Vec<OsString> =
         std::fs::read_dir(directory)?.map(|entry| Ok(entry?.file_name())).collect::<Result<_>>()?;
     names.sort();

@@ -6,18 +6,18 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use e2e::command::{self, Ran, address};
+use e2e::command::{self, CommandOutput, address};
 use e2e::program::bintide;
 use e2e::replays::checksums;
 use testkit::{Launch, SeededRandom, TestServer};
 
-fn replay(logs: &[PathBuf], to: &str, more: &[&str]) -> Result<Ran> {
+fn replay(logs: &[PathBuf], to: &str, more: &[&str]) -> Result<CommandOutput> {
     let mut command = Command::new(bintide()?);
     command.env_clear().env("MYSQL_PWD", "secret").arg("replay").args(logs).args(["--to", to]).args(more);
     Ok(command.output()?.into())
 }
 
-fn succeeds(ran: &Ran) -> Result<()> {
+fn succeeds(ran: &CommandOutput) -> Result<()> {
     ensure!(ran.code == Some(0), "{ran:?}");
     Ok(())
 }
@@ -322,7 +322,7 @@ fn all_rows_again(server: &TestServer) -> Result<String> {
 }
 
 /// Pipes the log to the standard input of a replay.
-fn piped(log: &Path, target: &TestServer, more: &[&str]) -> Result<Ran> {
+fn piped(log: &Path, target: &TestServer, more: &[&str]) -> Result<CommandOutput> {
     let mut command = command::command(&[PathBuf::from("-")], target, more)?;
     Ok(command.stdin(fs::File::open(log)?).output()?.into())
 }
@@ -493,13 +493,13 @@ fn logs_missing_from_an_index_are_named() -> Result<()> {
 }
 
 /// Returns the warnings of a command, one a line.
-fn warnings(ran: &Ran) -> Result<Vec<&str>> {
+fn warnings(ran: &CommandOutput) -> Result<Vec<&str>> {
     ensure!(ran.code == Some(0), "{ran:?}");
     let messages = ran.stderr.lines().filter_map(|line| line.strip_prefix("bintide: "));
     Ok(messages.filter(|message| message.starts_with("nothing in ")).collect())
 }
 
-fn stream(more: &[&str]) -> Result<Ran> {
+fn stream(more: &[&str]) -> Result<CommandOutput> {
     let mut command = Command::new(bintide()?);
     Ok(command.env_clear().args(["stream", "--format", "maxwell"]).args(more).output()?.into())
 }

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use e2e::command::{self, Ran, Running};
+use e2e::command::{self, ChildGuard, CommandOutput};
 use e2e::replays::checksums;
 use testkit::{Launch, TestServer, wait_until};
 
@@ -44,7 +44,7 @@ impl ServerPair {
         self.source.binlogs()
     }
 
-    fn replay(&self, more: &[&str]) -> Result<Ran> {
+    fn replay(&self, more: &[&str]) -> Result<CommandOutput> {
         command::replay(&self.logs()?, &self.target, more)
     }
 
@@ -70,10 +70,10 @@ fn stops_wait_until_the_change_is_saved() -> Result<()> {
             };
             wait_until("the lock", || is_in("User sleep"))?;
             let mut command = command::command(&pair.logs()?, &pair.target, mode)?;
-            let running = Running::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()))?;
+            let running = ChildGuard::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()))?;
             wait_until("the change", || is_in("Waiting for table"))?;
             running.interrupt()?;
-            let ran: Ran = running.output()?.into();
+            let ran: CommandOutput = running.output()?.into();
             ensure!(ran.code == Some(130), "{mode:?}: {ran:?}");
             blocked.join().expect("the locking thread panicked")?;
             Ok(())

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use e2e::as_sql::rows;
-use e2e::command::{Ran, address, begin, replay};
+use e2e::command::{CommandOutput, address, begin, replay};
 use e2e::program;
 use rusqlite::Connection;
 use tempfile::TempDir;
@@ -42,7 +42,7 @@ fn source(package: TestPackage, options: &[&str], sql: &str) -> Result<TestServe
 
 /// Applies a server's logs twice: the second run must find nothing to apply. Then removes the progress from the
 /// target, so that it accepts another server's logs.
-fn applies(source: &TestServer, target: &TestServer, more: &[&str]) -> Result<Ran> {
+fn applies(source: &TestServer, target: &TestServer, more: &[&str]) -> Result<CommandOutput> {
     let first = replay(&source.binlogs()?, target, more)?;
     ensure!(first.code == Some(0), "{more:?}: {first:?}");
     let again = replay(&source.binlogs()?, target, more)?;
@@ -106,7 +106,7 @@ fn the_privilege_that_5_7_lacks_is_not_recommended() -> Result<()> {
     target.sql(
         "create user r@localhost; grant all on d.* to r@localhost; grant all on bintide.* to r@localhost",
     )?;
-    let run = |more: &[&str]| -> Result<Ran> {
+    let run = |more: &[&str]| -> Result<CommandOutput> {
         let mut command = Command::new(program::bintide()?);
         command.env_clear().arg("replay").args(source.binlogs()?).args(["--to", &address("r", &target)]);
         Ok(command.args(more).output()?.into())
@@ -219,7 +219,7 @@ fn hidden_columns_of_functional_indexes_are_skipped() -> Result<()> {
     let file = directory.path().join("copy.db");
     let mut command = Command::new(program::bintide()?);
     command.env_clear().arg("replay").args(source.binlogs()?);
-    let ran: Ran = command.arg("--to").arg(format!("sqlite:{}", file.display())).output()?.into();
+    let ran: CommandOutput = command.arg("--to").arg(format!("sqlite:{}", file.display())).output()?.into();
     ensure!(ran.code == Some(0), "{ran:?}");
     let copy = Connection::open(file)?;
     let sum =

@@ -1,7 +1,7 @@
 //! The dry run of a replay, its start and stop options, and comparisons with the result.
 
 use anyhow::{Result, ensure};
-use e2e::command::{Ran, replay};
+use e2e::command::{CommandOutput, replay};
 use e2e::replays::{ends_equal, target};
 use testkit::{Launch, TestServer};
 
@@ -13,11 +13,11 @@ fn source(options: &[&str], sql: &str) -> Result<TestServer> {
 }
 
 /// Returns a document without blanks.
-fn squeezed(ran: &Ran) -> String {
+fn squeezed(ran: &CommandOutput) -> String {
     ran.stdout.split_whitespace().collect()
 }
 
-fn says(ran: &Ran, code: i32, expected: &[&str]) -> Result<()> {
+fn says(ran: &CommandOutput, code: i32, expected: &[&str]) -> Result<()> {
     ensure!(ran.code == Some(code), "{ran:?}");
     let text = squeezed(ran);
     for expected in expected {
@@ -100,7 +100,7 @@ fn dry_runs_name_refused_statements() -> Result<()> {
     let to = format!("sqlite:{}", directory.path().join("copy.db").display());
     let mut command = std::process::Command::new(e2e::program::bintide()?);
     command.env_clear().arg("replay").args(&logs).args(["--to", &to, "--dry-run", "--json"]);
-    let ran: Ran = command.output()?.into();
+    let ran: CommandOutput = command.output()?.into();
     says(&ran, 1, &["\"refusals\":2,", "binlog_format=STATEMENT", "\"transactions\":5,"])?;
     ensure!(std::fs::read_dir(directory.path())?.next().is_none(), "a file was created");
     // A server accepts them.
@@ -170,7 +170,7 @@ fn start_points_can_be_gtids() -> Result<()> {
 }
 
 /// Returns the output of `replay --json` as a document.
-fn document(ran: &Ran) -> Result<serde_json::Value> {
+fn document(ran: &CommandOutput) -> Result<serde_json::Value> {
     ensure!(ran.code == Some(0), "{ran:?}");
     Ok(serde_json::from_str(&ran.stdout)?)
 }

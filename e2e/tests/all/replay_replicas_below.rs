@@ -1,13 +1,13 @@
 //! Replays to servers whose binary log is read: replicas of the target would not receive the changes.
 
 use anyhow::{Result, ensure};
-use e2e::command::{Ran, replay};
+use e2e::command::{CommandOutput, replay};
 use testkit::{Launch, TestPackage, TestServer, wait_until};
 
 const GTIDS: [&str; 2] = ["--gtid-mode=ON", "--enforce-gtid-consistency=ON"];
 
 /// Checks the exit code, and whether the message names the check.
-fn check(ran: &Ran, code: i32, names_check: bool) -> Result<()> {
+fn check(ran: &CommandOutput, code: i32, names_check: bool) -> Result<()> {
     let is_named = ran.stderr.contains("replicas-below: the target's binary log ");
     ensure!(ran.code == Some(code) && is_named == names_check, "expected {code}: {ran:?}");
     Ok(())
@@ -39,7 +39,7 @@ fn end_dump(target: &TestServer) -> Result<()> {
 }
 
 /// Returns the dry run's findings of `replicas-below`, and checks that the document has no other finding.
-fn dry_findings(ran: &Ran) -> Result<usize> {
+fn dry_findings(ran: &CommandOutput) -> Result<usize> {
     let document: serde_json::Value = serde_json::from_str(&ran.stdout)?;
     let findings = document["findings"].as_array().cloned().unwrap_or_default();
     let is_it = |finding: &serde_json::Value| finding["check"] == "replicas-below";
@@ -142,7 +142,7 @@ fn refused_queries_are_reported() -> Result<()> {
          grant binlog_admin, system_variables_admin, session_variables_admin on *.* to r@localhost;
          grant select on performance_schema.replication_applier_status to r@localhost",
     )?;
-    let run = |rights: &str, options: &[&str]| -> Result<Ran> {
+    let run = |rights: &str, options: &[&str]| -> Result<CommandOutput> {
         if !rights.is_empty() {
             target.sql(&format!("grant {rights} to r@localhost"))?;
         }
@@ -152,7 +152,7 @@ fn refused_queries_are_reported() -> Result<()> {
     };
     let (connected, earlier) =
         ("the account needs PROCESS", "the account needs SELECT on performance_schema");
-    let check = |ran: Ran, expected: [bool; 2]| {
+    let check = |ran: CommandOutput, expected: [bool; 2]| {
         let found = [connected, earlier].map(|reason| ran.stderr.contains(reason));
         let is_warned = ran.stderr.contains("unknown whether the target has replicas: ");
         ensure!(

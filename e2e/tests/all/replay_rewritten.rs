@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use e2e::command::{Ran, address};
+use e2e::command::{CommandOutput, address};
 use e2e::program::bintide;
 use rusqlite::Connection as Sqlite;
 use tempfile::TempDir;
@@ -64,7 +64,7 @@ impl LogCopies {
     }
 
     fn rewrite(&self, command: &str) -> Result<()> {
-        let ran: Ran =
+        let ran: CommandOutput =
             Command::new(bintide()?).args([command, "--quiet"]).arg(self.directory.path()).output()?.into();
         ensure!(ran.code == Some(0), "{command}: {ran:?}");
         Ok(())
@@ -90,7 +90,7 @@ impl Target {
         }
     }
 
-    fn replay(&self, logs: &[PathBuf], more: &[&str]) -> Result<Ran> {
+    fn replay(&self, logs: &[PathBuf], more: &[&str]) -> Result<CommandOutput> {
         let mut command = Command::new(bintide()?);
         Ok(command.arg("replay").args(logs).args(["--to", &self.address()]).args(more).output()?.into())
     }

@@ -4,7 +4,7 @@ use std::fs;
 
 use anyhow::{Context, Result, ensure};
 use e2e::as_sql::are_equal;
-use e2e::command::{Ran, replay};
+use e2e::command::{CommandOutput, replay};
 use e2e::replays::{checksum, target};
 use rusqlite::Connection;
 use tempfile::TempDir;
@@ -179,11 +179,11 @@ fn commit_order_any_is_refused_without_gtids() -> Result<()> {
     source.sql("create database d; create table d.t (id int primary key); flush binary logs")?;
     let target = target("--skip-log-bin")?;
     let any = ["--commit-order", "any"];
-    let ran: Ran = replay(&source.binlogs()?, &target, &any)?;
+    let ran: CommandOutput = replay(&source.binlogs()?, &target, &any)?;
     ensure!(ran.code == Some(2) && ran.stderr.contains("commit-order: "), "{ran:?}");
     ensure!(ran.stderr.contains("nothing was changed"), "{ran:?}");
     ensure!(target.sql("show databases like 'bintide'")?.is_empty(), "the target has progress");
-    let ran: Ran = replay(&source.binlogs()?, &target, &[&any[..], &["--dry-run"]].concat())?;
+    let ran: CommandOutput = replay(&source.binlogs()?, &target, &[&any[..], &["--dry-run"]].concat())?;
     ensure!(ran.code == Some(1) && ran.stdout.contains("commit-order"), "{ran:?}");
     Ok(())
 }
@@ -246,7 +246,7 @@ fn sqlite_columns_removed_from_the_primary_key_accept_null() -> Result<()> {
     let file = directory.path().join("copy.db");
     let mut command = std::process::Command::new(e2e::program::bintide()?);
     command.env_clear().arg("replay").args(source.binlogs()?);
-    let ran: Ran = command.arg("--to").arg(format!("sqlite:{}", file.display())).output()?.into();
+    let ran: CommandOutput = command.arg("--to").arg(format!("sqlite:{}", file.display())).output()?.into();
     ensure!(ran.code == Some(0), "{ran:?}");
     let copy = Connection::open(file)?;
     let closed = "select group_concat(name) from pragma_table_info(?1) where \"notnull\"";

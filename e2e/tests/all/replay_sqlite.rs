@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use e2e::command::Ran;
+use e2e::command::CommandOutput;
 use e2e::program::bintide;
 use e2e::replays::{self, kill_and_resume, replay_on};
 use e2e::workload;
@@ -448,7 +448,7 @@ fn gaps_are_refused_before_a_file_is_created_and_progress_is_shown() -> Result<(
     let logs = source.binlogs()?;
     let directory = TempDir::new()?;
     let file = directory.path().join("copy.db");
-    let run = |logs: &[PathBuf], options: &[&str]| -> Result<Ran> {
+    let run = |logs: &[PathBuf], options: &[&str]| -> Result<CommandOutput> {
         let mut command = Command::new(bintide()?);
         command.env_clear().arg("replay").args(logs).args(["--to", &format!("sqlite:{}", file.display())]);
         Ok(command.args(options).output()?.into())
@@ -487,7 +487,7 @@ fn dry_runs_expect_no_merging() -> Result<()> {
     let to = format!("sqlite:{}", directory.path().join("copy.db").display());
     for options in [&["--dry-run", "--json"][..], &["--dry-run", "--json", "--offline"], &["--json"]] {
         let mut command = Command::new(bintide()?);
-        let ran: Ran =
+        let ran: CommandOutput =
             command.env_clear().arg("replay").args(&logs).args(["--to", &to]).args(options).output()?.into();
         let document: serde_json::Value = serde_json::from_str(&ran.stdout)?;
         let applied = if options.len() == 1 { &document["rows"] } else { &document["tables"][0]["applied"] };

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use e2e::as_sql::TYPES;
-use e2e::command::{Ran, address, replay};
+use e2e::command::{CommandOutput, address, replay};
 use e2e::program::bintide;
 use e2e::replays::{source, target};
 use rusqlite::Connection as Sqlite;
@@ -24,13 +24,13 @@ const SCRIPTS: [&str; 8] = [
     "mixed-engines",
 ];
 
-fn verified(source: &TestServer, target: &TestServer, more: &[&str]) -> Result<Ran> {
+fn verified(source: &TestServer, target: &TestServer, more: &[&str]) -> Result<CommandOutput> {
     let with = address("root", source);
     replay(&source.binlogs()?, target, &[&["--verify", &with], more].concat())
 }
 
 /// Replays to a SQLite database with --verify.
-fn verified_file(source: &TestServer, file: &Path, more: &[&str]) -> Result<Ran> {
+fn verified_file(source: &TestServer, file: &Path, more: &[&str]) -> Result<CommandOutput> {
     let mut command = Command::new(bintide()?);
     command.env_clear().arg("replay").args(source.binlogs()?);
     command.args(["--to", &format!("sqlite:{}", file.display()), "--verify", &address("root", source)]);
@@ -38,7 +38,7 @@ fn verified_file(source: &TestServer, file: &Path, more: &[&str]) -> Result<Ran>
 }
 
 /// Checks that all tables are equal; returns their number.
-fn all_equal(ran: &Ran, by: &str) -> Result<usize> {
+fn all_equal(ran: &CommandOutput, by: &str) -> Result<usize> {
     let equal = ran.stdout.lines().filter(|line| line.starts_with("equal ")).count();
     let sum = ran.stdout.lines().last().unwrap_or_default();
     ensure!(ran.code == Some(0) && sum.ends_with(&format!("{equal} equal")), "{ran:?}");
@@ -46,7 +46,7 @@ fn all_equal(ran: &Ran, by: &str) -> Result<usize> {
     Ok(equal)
 }
 
-fn differs(ran: &Ran, expected: &[&str]) -> Result<()> {
+fn differs(ran: &CommandOutput, expected: &[&str]) -> Result<()> {
     ensure!(ran.code == Some(1), "{ran:?}");
     for expected in expected {
         ensure!(ran.stdout.lines().any(|line| line.starts_with(expected)), "{expected}: {ran:?}");
@@ -169,7 +169,7 @@ fn sqlite_databases_are_compared_by_a_digest() -> Result<()> {
     let made = directory.path().join("made.db");
     let log = source.binlogs()?.into_iter().rev().nth(1).context("no logs")?;
     command.env_clear().arg("replay").arg(log).args(["--allow-gap", "--verify", &address("root", &source)]);
-    let ran = Ran::from(command.args(["--to", &format!("sqlite:{}", made.display())]).output()?);
+    let ran = CommandOutput::from(command.args(["--to", &format!("sqlite:{}", made.display())]).output()?);
     ensure!(all_equal(&ran, "row digest")? == 1, "{ran:?}");
     Ok(())
 }

@@ -8,7 +8,7 @@ use std::process::Child;
 
 use anyhow::{Context, Result, ensure};
 use binlog::TransactionAssembler;
-use e2e::command::{Ran, address, begin, replay};
+use e2e::command::{CommandOutput, address, begin, replay};
 use e2e::metrics::{ExpositionFormat, check_format, number, scraped};
 use e2e::replays::{ends_equal, target};
 use logs::{LogReader, ReadOutcome};
@@ -31,7 +31,7 @@ fn signal(child: &Child, signal: Signal) -> Result<()> {
     Ok(kill(Pid::from_raw(i32::try_from(child.id())?), signal)?)
 }
 
-fn ended(child: Child) -> Result<Ran> {
+fn ended(child: Child) -> Result<CommandOutput> {
     Ok(child.wait_with_output()?.into())
 }
 
@@ -94,7 +94,7 @@ fn has_caught_up(source: &TestServer, target: &TestServer) -> Result<bool> {
     Ok(there.trim() == "1" && target.sql(count)? == source.sql(count)?)
 }
 
-fn end_by_interrupt(child: Child) -> Result<Ran> {
+fn end_by_interrupt(child: Child) -> Result<CommandOutput> {
     signal(&child, Signal::SIGINT)?;
     let ran = ended(child)?;
     ensure!(ran.code == Some(130) && ran.stdout.contains("interrupted"), "{ran:?}");

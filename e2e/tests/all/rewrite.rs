@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use binlog::ZstdLevel;
-use e2e::command::Ran;
+use e2e::command::CommandOutput;
 use e2e::program::bintide;
 use rewrite::{
     CompressSettings, CompressedPolicy, ContentCheck, FileJob, MinimumGain, OldFormatPolicy,
@@ -256,7 +256,7 @@ fn logs_of_5_5_and_5_6_have_nothing_to_compress() -> Result<()> {
         for (option, code) in [(Some("--upgrade-format"), 0), (None, 1)] {
             let mut command = Command::new(bintide()?);
             command.env_clear().arg("compress").args(option).arg("--output").arg(directory.path()).arg(&log);
-            let ran: Ran = command.output()?.into();
+            let ran: CommandOutput = command.output()?.into();
             let expected = "MySQL before 5.7 does not mark transactions that have only row changes";
             ensure!(ran.code == Some(code) && ran.stderr.contains(expected), "{ran:?}");
             ensure!(ran.stderr.contains(&format!("MySQL {}", version.trim())), "{ran:?}");

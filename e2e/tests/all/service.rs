@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use e2e::command::Running;
+use e2e::command::ChildGuard;
 use e2e::program::bintide;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -95,12 +95,12 @@ impl NotifySocket {
     }
 }
 
-fn signal(running: &Running, signal: Signal) -> Result<()> {
+fn signal(running: &ChildGuard, signal: Signal) -> Result<()> {
     Ok(kill(Pid::from_raw(i32::try_from(running.id())?), signal)?)
 }
 
 /// Sends SIGTERM, and checks that the exit code is 0.
-fn terminate(name: &str, running: Running) -> Result<()> {
+fn terminate(name: &str, running: ChildGuard) -> Result<()> {
     signal(&running, Signal::SIGTERM)?;
     let ran = running.output()?;
     ensure!(
@@ -119,7 +119,7 @@ fn systemd_is_notified_of_start_state_life_and_end() -> Result<()> {
         let manager = NotifySocket::new(test.directory.path().join(format!("{name}.socket")))?;
         let mut command = test.command(name, "notified")?;
         command.env("NOTIFY_SOCKET", &manager.path).env("WATCHDOG_USEC", "400000");
-        let running = Running::start(&mut command)?;
+        let running = ChildGuard::start(&mut command)?;
         let began = manager.lines_until("READY", |line| line == "READY=1").context(name)?;
         ensure!(began.iter().filter(|line| *line == "READY=1").count() == 1, "{name}: {began:?}");
         let mut pings = 0;
@@ -147,7 +147,7 @@ fn status_shows_a_lost_source() -> Result<()> {
     let manager = NotifySocket::new(test.directory.path().join("socket"))?;
     let mut command = test.command("receive", "lost")?;
     command.env("NOTIFY_SOCKET", &manager.path);
-    let running = Running::start(&mut command)?;
+    let running = ChildGuard::start(&mut command)?;
     manager.lines_until("READY", |line| line == "READY=1")?;
     test.server.stop()?;
     manager.lines_until("loss", |line| line.starts_with("STATUS=not ready: no source is connected: "))?;
@@ -162,7 +162,7 @@ fn sigterm_ends_services_with_success() -> Result<()> {
         let http = free_port()?;
         let mut command = test.command(name, "terminated")?;
         command.arg(format!("--metrics=127.0.0.1:{http}"));
-        let running = Running::start(&mut command)?;
+        let running = ChildGuard::start(&mut command)?;
         let ready =
             || Ok(e2e::metrics::status(http, "/readyz").is_ok_and(|status| status == "HTTP/1.1 200 OK"));
         wait_until(name, ready)?;
@@ -183,7 +183,7 @@ fn relay_reloads_unless_sighup_is_ignored() -> Result<()> {
         let mut command = Command::new("/usr/bin/env");
         command.env_clear().env("NOTIFY_SOCKET", &manager.path).arg(handling).arg(relay.get_program());
         command.args(relay.get_args()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let running = Running::start(&mut command)?;
+        let running = ChildGuard::start(&mut command)?;
         manager.lines_until("READY", |line| line == "READY=1")?;
         signal(&running, Signal::SIGHUP)?;
         if reloads {

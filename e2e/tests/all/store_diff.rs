@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use e2e::command::Ran;
+use e2e::command::CommandOutput;
 use e2e::program::bintide;
 use e2e::relayed::index_of;
 use e2e::replays::script;
@@ -88,7 +88,7 @@ fn compressed_and_encrypted_copies_are_equal() -> Result<()> {
         .args(["decompress", "--keyring", &keyring, "--output"])
         .arg(directory.path())
         .args(&logs);
-    let ran: Ran = command.output()?.into();
+    let ran: CommandOutput = command.output()?.into();
     ensure!(ran.code == Some(0), "{}", ran.stderr);
     let compressed = TempDir::new()?;
     let mut command = Command::new(bintide()?);
@@ -97,7 +97,7 @@ fn compressed_and_encrypted_copies_are_equal() -> Result<()> {
         .args(["compress", "--keyring", &keyring, "--output"])
         .arg(compressed.path())
         .args(&logs);
-    let ran: Ran = command.output()?.into();
+    let ran: CommandOutput = command.output()?.into();
     ensure!(ran.code == Some(0), "{}", ran.stderr);
     for copy in [directory.path(), compressed.path()] {
         let (report, ran) = diff(&index_of(&source)?, copy, &["--order", "--keyring", &keyring])?;
@@ -257,12 +257,12 @@ fn name_of(logs: &[PathBuf], number: usize) -> Result<String> {
 }
 
 /// Compares two stores. Returns the report as JSON, and the run.
-fn diff(a: &Path, b: &Path, args: &[&str]) -> Result<(Value, Ran)> {
+fn diff(a: &Path, b: &Path, args: &[&str]) -> Result<(Value, CommandOutput)> {
     let ran = run(a, b, &[&["--json"], args].concat())?;
     Ok((serde_json::from_str(&ran.stdout).unwrap_or_default(), ran))
 }
 
-fn run(a: &Path, b: &Path, args: &[&str]) -> Result<Ran> {
+fn run(a: &Path, b: &Path, args: &[&str]) -> Result<CommandOutput> {
     let mut command = Command::new(bintide()?);
     Ok(command.env_clear().arg("diff").args(args).args([a, b]).output()?.into())
 }

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use e2e::command::{Running, address};
+use e2e::command::{ChildGuard, address};
 use e2e::program::bintide;
 use e2e::received::write_keyring;
 use serde_json::Value;
@@ -242,7 +242,7 @@ fn killed_streams_write_each_transaction_once() -> Result<()> {
     let mut random = SeededRandom::new(seed);
     let mut kills = 0;
     loop {
-        let mut child = Running::start(&mut command(&arguments)?)?;
+        let mut child = ChildGuard::start(&mut command(&arguments)?)?;
         thread::sleep(Duration::from_micros(random.below(40_000) as u64));
         let ended = child.try_wait()?;
         child.kill()?;
@@ -428,7 +428,7 @@ fn running_servers_are_followed_and_resumed() -> Result<()> {
         let directory = TempDir::new()?;
         let progress = directory.path().join("progress").display().to_string();
         let kept = [&live[..], &["--progress", &progress]].concat();
-        let mut child = Running::start(command(&kept)?.stdout(Stdio::piped()))?;
+        let mut child = ChildGuard::start(command(&kept)?.stdout(Stdio::piped()))?;
         let mut lines = BufReader::new(child.stdout.take().context("standard output is not piped")?).lines();
         for expected in there.lines() {
             ensure!(lines.next().context("no record")?? == expected);
@@ -476,7 +476,7 @@ fn system_versioned_tables_have_their_names_and_history_columns() -> Result<()> 
 }
 
 /// Sends SIGINT, as Ctrl-C does, and checks the exit code.
-fn stop(child: Running) -> Result<()> {
+fn stop(child: ChildGuard) -> Result<()> {
     child.interrupt()?;
     let status = child.output()?.status;
     ensure!(status.code() == Some(130), "{status}");

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use e2e::command::{Running, wait_for_within};
+use e2e::command::{ChildGuard, wait_for_within};
 use e2e::kafka::{key_text, last_rows, read_matching_topics, stream_to};
 use e2e::metrics;
 use e2e::program::bintide;
@@ -141,7 +141,7 @@ fn topics_have_the_table_after_a_kill() -> Result<()> {
     let address = format!("--metrics=127.0.0.1:{port}");
     let arguments = ["--from", &*from, "--signals", &*signals, &*address];
     let start =
-        || Running::start(stream_to(&broker, &arguments)?.stdout(Stdio::null()).stderr(Stdio::null()));
+        || ChildGuard::start(stream_to(&broker, &arguments)?.stdout(Stdio::null()).stderr(Stdio::null()));
     let mut running = start()?;
     let (is_over, client) = (AtomicBool::new(false), source.client().clone());
     let followed = thread::scope(|scope| {
@@ -275,7 +275,7 @@ fn files_have_rows_once_and_refusals_are_named() -> Result<()> {
         "d.excluded",
         &format!("--metrics=127.0.0.1:{port}"),
     ]);
-    let running = Running::start(command.stdin(Stdio::null()).stderr(Stdio::piped()))?;
+    let running = ChildGuard::start(command.stdin(Stdio::null()).stderr(Stdio::piped()))?;
     let is_done = || {
         wait_for_within(TIMEOUT, || {
             ensure!(figure(port, "bintide_stream_snapshot_tables")? == 0);
@@ -331,7 +331,7 @@ fn sources_without_gtids_are_refused() -> Result<()> {
     let mut command = Command::new(bintide()?);
     command.env_clear().args(["stream", "--format", "debezium", "--from", &from, "--out", &out]);
     command.args(["--signals", &signals]).stdin(Stdio::null()).stderr(Stdio::piped());
-    let running = Running::start(&mut command)?;
+    let running = ChildGuard::start(&mut command)?;
     wait_for_within(TIMEOUT, || {
         source.sql("insert into d.t select max(id) + 1 from d.t")?;
         thread::sleep(Duration::from_millis(500));

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use e2e::command::{Running, wait_for_within};
+use e2e::command::{ChildGuard, wait_for_within};
 use e2e::kafka::{
     PrimaryKeys, TopicRecord, compare, compare_with_pipe, compare_with_rows, java_partition, printed_records,
     read_matching_topics, read_topics, stream_to, unrouted,
@@ -64,8 +64,8 @@ fn stream_refused(broker: &KafkaBroker, source: &TestServer, more: &[&str]) -> R
     Ok(printed)
 }
 
-fn follow(broker: &KafkaBroker, source: &TestServer) -> Result<Running> {
-    Running::start(stream_to(broker, &["--from", &from(source)])?.stderr(Stdio::piped()))
+fn follow(broker: &KafkaBroker, source: &TestServer) -> Result<ChildGuard> {
+    ChildGuard::start(stream_to(broker, &["--from", &from(source)])?.stderr(Stdio::piped()))
 }
 
 /// Records, keys, tombstones, headers and partitions are those of Debezium, and a second run adds only new records.
@@ -214,7 +214,7 @@ fn the_reader_of_the_recipe_keeps_a_copy() -> Result<()> {
     };
     let check_copy = || -> Result<()> {
         let mut reader = Command::new(PythonEnvironment::KAFKA.python()?);
-        let mut reader = Running::start(reader.arg(&file).stdin(Stdio::null()).stderr(Stdio::inherit()))?;
+        let mut reader = ChildGuard::start(reader.arg(&file).stdin(Stdio::null()).stderr(Stdio::inherit()))?;
         let expected = source.sql("select * from shop.orders order by id")?;
         wait_for_within(TIMEOUT, || {
             let found = rows()?;
@@ -329,7 +329,7 @@ fn heartbeats_are_written_while_chosen_tables_are_quiet() -> Result<()> {
     source.sql("create database other; create table other.t (a int); create table d.chosen (a int primary key, b int)")?;
     let arguments =
         ["--from", &from(&source), "--do-db=d", "--heartbeat-interval=1", "--message-key-columns=d.chosen:b"];
-    let running = Running::start(stream_to(&broker, &arguments)?.stderr(Stdio::piped()))?;
+    let running = ChildGuard::start(stream_to(&broker, &arguments)?.stderr(Stdio::piped()))?;
     source.sql("insert into d.chosen values (1, 7)")?;
     wait_for_within(TIMEOUT, || {
         let records = read_matching_topics(&broker, |topic| topic == "bintide.d.chosen")?;
@@ -457,7 +457,7 @@ fn lost_brokers_are_not_ready() -> Result<()> {
     let (mut broker, source, port) = (KafkaBroker::start(&[])?, source()?, free_port()?);
     let address = format!("--metrics=127.0.0.1:{port}");
     let arguments = ["--from", &from(&source), &address];
-    let _running = Running::start(stream_to(&broker, &arguments)?.stderr(Stdio::null()))?;
+    let _running = ChildGuard::start(stream_to(&broker, &arguments)?.stderr(Stdio::null()))?;
     source.sql("insert into d.t (b) values ('one')")?;
     let becomes = |expected: &[&str]| {
         wait_for_within(TIMEOUT, || {
@@ -532,7 +532,7 @@ fn second_run_fences_off_the_first() -> Result<()> {
 fn killed_brokers_of_a_cluster_lose_nothing() -> Result<()> {
     let (mut brokers, source) = (KafkaBroker::start_cluster(3, &[])?, source()?);
     let arguments = ["--from", &from(&source), "--partitions", "3", "--replication", "3"];
-    let mut running = Running::start(stream_to(&brokers[0], &arguments)?.stderr(Stdio::piped()))?;
+    let mut running = ChildGuard::start(stream_to(&brokers[0], &arguments)?.stderr(Stdio::piped()))?;
     source.sql("insert into d.t (b) values ('one')")?;
     wait_for_within(TIMEOUT, || compare_with_pipe(&brokers[0], &source, KEYS).map(drop))?;
     for number in [1, 0, 2] {
@@ -563,7 +563,7 @@ fn commits_that_fail_late_are_repeated() -> Result<()> {
     let (broker, source, port) = (KafkaBroker::start(&properties)?, source()?, free_port()?);
     let address = format!("--metrics=127.0.0.1:{port}");
     let arguments = ["--from", &from(&source), &address, "--kafka", "transaction.timeout.ms=2000"];
-    let running = Running::start(stream_to(&broker, &arguments)?.stderr(Stdio::piped()))?;
+    let running = ChildGuard::start(stream_to(&broker, &arguments)?.stderr(Stdio::piped()))?;
     source.sql("insert into d.t (b) values ('one')")?;
     wait_for_within(TIMEOUT, || compare_with_pipe(&broker, &source, KEYS).map(drop))?;
     let broker_process = Pid::from_raw(i32::try_from(broker.pid().context("no broker")?)?);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
-use e2e::command::{Running, wait_for};
+use e2e::command::{ChildGuard, wait_for};
 use e2e::program::bintide;
 use tempfile::TempDir;
 use testkit::{CutMode, Launch, Proxy, SeededRandom, TestServer, seed_from_env};
@@ -41,7 +41,7 @@ fn expected_stream(server: &TestServer) -> Result<String> {
 }
 
 /// Ends a run with SIGINT, as Ctrl-C does; returns its messages.
-fn interrupted(child: Running) -> Result<String> {
+fn interrupted(child: ChildGuard) -> Result<String> {
     child.interrupt()?;
     let ran = child.output()?;
     ensure!(ran.status.code() == Some(130), "{}: {}", ran.status, output_text(&ran));
@@ -74,7 +74,7 @@ fn lost_connections_lose_and_repeat_nothing() -> Result<()> {
     // The login takes some thousand bytes: the first connection must succeed.
     proxy.cut_after(30_000 + random.below(300_000) as u64, cuts[0]);
     let arguments = ["--from", &from(proxy.port()), "--out", &out, "--file-size", "100000"];
-    let child = Running::start(stream(&arguments)?.stderr(Stdio::piped()))?;
+    let child = ChildGuard::start(stream(&arguments)?.stderr(Stdio::piped()))?;
     for next in cuts.iter().skip(1).map(Some).chain([None]) {
         wait_for(|| proxy.is_cut().then_some(()).context("the proxy has not cut the connection"))?;
         proxy.mend();
@@ -284,7 +284,7 @@ fn errors_that_a_retry_cannot_fix_end_the_run() -> Result<()> {
     let [from, out] = [from(server.port()), out.path().display().to_string()];
     let fails = |user: &str, address: &str, expected: &str| -> Result<()> {
         let schema = format!("mysql://{user}@{address}/?tls=required");
-        let mut child = Running::start(
+        let mut child = ChildGuard::start(
             stream(&["--from", &from, "--out", &out, "--schema", &schema])?
                 .stdout(Stdio::null())
                 .stderr(Stdio::piped()),
@@ -336,7 +336,7 @@ fn closed_pipes_are_noticed_without_new_events() -> Result<()> {
     let progress = directory.path().join("progress");
     let mut command =
         stream(&["--from", &from(server.port()), "--progress", &progress.display().to_string()])?;
-    let mut child = Running::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()))?;
+    let mut child = ChildGuard::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()))?;
     let mut line = String::new();
     let mut reader = BufReader::new(child.stdout.take().context("standard output is not piped")?);
     while !line.contains("\"one\"") {

@@ -5,7 +5,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use e2e::command::{Running, wait_for_within};
+use e2e::command::{ChildGuard, wait_for_within};
 use e2e::kafka::{PrimaryKeys, TopicRecord, compare, printed_records, read_topics, stream_to, unrouted};
 use e2e::metrics;
 use e2e::registry::{DecodedRecord, read_decoded, without_resume};
@@ -207,7 +207,7 @@ fn a_registry_outage_loses_nothing() -> Result<()> {
         (from(&stage.source), stage.registry.url(), format!("--metrics=127.0.0.1:{port}"));
     let follow = |stage: &Stage| {
         let arguments = [&stage.arguments(&from, &url, "avro")[..], &[site.as_str()]].concat();
-        Running::start(stream_to(&stage.broker, &arguments)?.stderr(Stdio::piped()))
+        ChildGuard::start(stream_to(&stage.broker, &arguments)?.stderr(Stdio::piped()))
     };
     let becomes = |expected: &[&str]| {
         wait_for_within(TIMEOUT, || {

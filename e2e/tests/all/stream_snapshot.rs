@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use e2e::command::{Running, address};
+use e2e::command::{ChildGuard, address};
 use e2e::program::bintide;
 use serde_json::{Value, json};
 use servers::{ServerAddress, SqlConnection};
@@ -43,7 +43,7 @@ fn records(directory: &Path) -> Result<Vec<Value>> {
 }
 
 /// Ends a run with SIGINT, as Ctrl-C does; returns its messages.
-fn interrupted(child: Running) -> Result<String> {
+fn interrupted(child: ChildGuard) -> Result<String> {
     child.interrupt()?;
     let ran = child.output()?;
     ensure!(ran.status.code() == Some(130), "{}: {}", ran.status, printed(&ran));
@@ -164,14 +164,14 @@ fn beside_writers(
     let (from, path) = (address(user, server), out.display().to_string());
     let arguments = ["--format", form, "--from", &from, "--out", &path, "--snapshot"];
     let is_over = AtomicBool::new(false);
-    let child = thread::scope(|scope| -> Result<Running> {
+    let child = thread::scope(|scope| -> Result<ChildGuard> {
         let mut write_all = Vec::new();
         for number in 0..writers {
             let (mut random, is_over) = (SeededRandom::new(seed + number as u64), &is_over);
             write_all.push(scope.spawn(move || write(server, &mut random, (pause, is_over))));
         }
         thread::sleep(Duration::from_millis(200));
-        let child = Running::start(stream(&arguments)?.stderr(Stdio::piped()));
+        let child = ChildGuard::start(stream(&arguments)?.stderr(Stdio::piped()));
         // Progress is saved at intervals: after the snapshot, some changes are pending.
         let begun = wait_until("a change", || {
             let records = if out.exists() { records(&out).unwrap_or_default() } else { Vec::new() };
@@ -369,7 +369,7 @@ fn interrupted_snapshots_start_over() -> Result<()> {
     let (from, path) = (address("root", &server), out.display().to_string());
     let arguments =
         ["--format", "maxwell", "--from", &from, "--out", &path, "--file-size", "100000", "--snapshot"];
-    let mut child = Running::start(&mut stream(&arguments)?)?;
+    let mut child = ChildGuard::start(&mut stream(&arguments)?)?;
     let growing = out.join("changes.000001.json.part");
     wait_until("a part of the snapshot", || {
         Ok(fs::metadata(&growing).is_ok_and(|file| file.len() > 300_000))
@@ -426,7 +426,7 @@ fn the_progress_table_of_a_replay_is_left_out() -> Result<()> {
         let out = TempDir::new()?;
         let (from, path) = (address("root", &server), out.path().join("out").display().to_string());
         let arguments = ["--format", "debezium", "--from", &from, "--out", &path, "--snapshot"];
-        let mut child = Running::start(&mut stream(&[&arguments[..], more].concat())?)?;
+        let mut child = ChildGuard::start(&mut stream(&[&arguments[..], more].concat())?)?;
         let progress = Path::new(&path).join("progress");
         wait_until("the snapshot", || Ok(progress.exists() || child.try_wait()?.is_some()))?;
         server.sql(
@@ -537,7 +537,7 @@ fn interrupted_snapshots_kill_their_query() -> Result<()> {
     )?;
     let from = address("slow", &server);
     let mut command = stream(&["--format", "maxwell", "--from", &from, "--snapshot"])?;
-    let mut child = Running::start(command.stdout(Stdio::piped()).stderr(Stdio::null()))?;
+    let mut child = ChildGuard::start(command.stdout(Stdio::piped()).stderr(Stdio::null()))?;
     let mut reader = BufReader::new(child.stdout.take().context("standard output is not piped")?);
     let mut line = String::new();
     reader.read_line(&mut line)?;
@@ -566,7 +566,7 @@ fn renamed_tables_are_noticed_during_a_snapshot() -> Result<()> {
         let mut command = stream(&["--format", "maxwell", "--from", &from, "--snapshot", "--stop-at-end"])?;
         let mut holder = connect("root", &server)?;
         holder.run("lock tables d.a write")?;
-        let child = Running::start(command.stdout(Stdio::null()).stderr(Stdio::piped()))?;
+        let child = ChildGuard::start(command.stdout(Stdio::null()).stderr(Stdio::piped()))?;
         wait_until("a waiting session", || {
             let waiting = "select count(*) from information_schema.processlist where state like 'Waiting for table metadata%'
                 and info like 'SELECT 1 %'";
@@ -595,12 +595,12 @@ fn waiting_snapshots_can_be_stopped() -> Result<()> {
         "create database d; create table d.t (id int primary key); insert into d.t values (1);
          create user few; grant replication slave, replication client, xa_recover_admin, select on *.* to few",
     )?;
-    let run = || -> Result<Running> {
+    let run = || -> Result<ChildGuard> {
         let from = address("few", &server);
         let mut command = stream(&["--format", "maxwell", "--from", &from, "--snapshot"])?;
-        Running::start(command.stdout(Stdio::null()).stderr(Stdio::piped()))
+        ChildGuard::start(command.stdout(Stdio::null()).stderr(Stdio::piped()))
     };
-    let stopped = |mut child: Running, expected: &str| -> Result<()> {
+    let stopped = |mut child: ChildGuard, expected: &str| -> Result<()> {
         child.interrupt()?;
         wait_until("the end of the command", || Ok(child.try_wait()?.is_some()))?;
         let ran = child.output()?;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use binlog::{CHECKSUM_SIZE, EventChecksum, NextPosition, move_event};
-use e2e::bounded::{Bounded, run_interrupted};
+use e2e::bounded::{LimitedRun, run_interrupted};
 use e2e::identity::draws_from_env;
 use e2e::program::bintide;
 use tempfile::TempDir;
@@ -220,7 +220,7 @@ fn run_one(
     arguments: &[&str],
     source: &TamperedServer,
     target: &TamperedServer,
-) -> Result<Bounded> {
+) -> Result<LimitedRun> {
     let logs: Vec<String> = source.server.binlogs()?.iter().map(|log| log.display().to_string()).collect();
     let index = Path::new(&logs[0]).with_file_name("binlog.index");
     let mut command = Command::new(bintide()?);
@@ -239,8 +239,8 @@ fn run_one(
     run_interrupted(&mut command, INTERRUPT_AFTER, RUN_TIMEOUT)
 }
 
-fn check(bounded: &Bounded) -> Result<()> {
-    bounded.ended_well(&[0, 1, 2, 130])?;
+fn check(bounded: &LimitedRun) -> Result<()> {
+    bounded.check_ended(&[0, 1, 2, 130])?;
     let printed = &bounded.ran.stderr;
     let is_of_ours = |line: &str| {
         ["bintide: ", "ERROR: ", "WARNING: ", "mysqlbinlog: "].iter().any(|start| line.starts_with(start))

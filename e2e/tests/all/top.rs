@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use anyhow::{Context, Result, ensure};
-use e2e::command::Running;
+use e2e::command::ChildGuard;
 use e2e::json_schema::check_document;
 use e2e::metrics::status;
 use e2e::program::bintide;
@@ -69,7 +69,8 @@ fn processes_of_the_machine_are_found() -> Result<()> {
     let mut receive = Command::new(bintide()?);
     receive.env_clear().arg("receive").arg(directory.path().join("copy"));
     receive.args(["--metrics", &address, "--from", &format!("mysql://root@127.0.0.1:{}/", server.port())]);
-    let _running = Running::start(receive.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()))?;
+    let _running =
+        ChildGuard::start(receive.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()))?;
     let port = address.rsplit(':').next().context("no port")?.parse()?;
     wait_until("readiness", || Ok(status(port, "/readyz").is_ok_and(|status| status.ends_with("200 OK"))))?;
     let process = |found: &Value| {
@@ -114,9 +115,9 @@ fn the_view_follows_the_store_in_a_terminal() -> Result<()> {
 }
 
 /// Starts `bintide top` in a pseudo terminal of 40 lines.
-fn start_in_terminal(store: &Path) -> Result<Running> {
+fn start_in_terminal(store: &Path) -> Result<ChildGuard> {
     let script = format!("stty rows 40 cols 120; exec '{}' top '{}'", bintide()?.display(), store.display());
     let mut command = Command::new("script");
     command.args(["--quiet", "--return", "--command", &script, "/dev/null"]).env("TERM", "xterm");
-    Running::start(command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()))
+    ChildGuard::start(command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()))
 }

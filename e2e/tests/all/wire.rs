@@ -424,7 +424,7 @@ fn acknowledged(server: &TestServer, status: &str) -> Result<usize> {
 #[test]
 fn recorded_conversations_match_real_servers() -> Result<()> {
     let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/wire/tests/conversations");
-    for (name, launch) in conversation::KEPT {
+    for (name, launch) in conversation::CONVERSATIONS {
         let before = questions(&fs::read_to_string(kept.join(name))?);
         let now = questions(&conversation::record(&launch())?);
         ensure!(before.len() > 5 && now == before, "{name}: record it again, and review the changes");
