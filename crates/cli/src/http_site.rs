@@ -19,6 +19,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow};
 use logs::lock;
 
+use crate::background_thread::start_thread;
+use crate::exit::CommandFailure;
 use crate::live_page::{EventStreamSlot, LivePage};
 use crate::metrics_registry::{MetricsFormat, MetricsRegistry};
 use crate::service_state::ServiceState;
@@ -104,19 +106,10 @@ impl HttpSite {
     }
 
     /// Starts a thread that answers requests at an address. Returns the address with its actual port.
-    pub(crate) fn listen(self: &Arc<Self>, address: &str) -> Result<SocketAddr, anyhow::Error> {
-        let listener = TcpListener::bind(address).map_err(|error| match error.kind() {
-            ErrorKind::AddrInUse => {
-                anyhow!("could not serve metrics at {address}: {error}; give another port")
-            }
-            _ => anyhow!(
-                "could not serve metrics at {address}: {error}; expected HOST:PORT of this machine, such as \
-                 127.0.0.1:9104"
-            ),
-        })?;
-        let bound = listener.local_addr().context("could not get the address of the metrics")?;
+    pub(crate) fn listen(self: &Arc<Self>, address: &str) -> Result<SocketAddr, CommandFailure> {
+        let (listener, bound) = bind(address).map_err(CommandFailure::NotStarted)?;
         let site = Arc::clone(self);
-        thread::spawn(move || {
+        start_thread("metrics", move || {
             let requests = Arc::new(OpenRequests::default());
             for stream in listener.incoming() {
                 match stream {
@@ -125,7 +118,7 @@ impl HttpSite {
                     Err(_) => thread::sleep(ACCEPT_BACKOFF),
                 }
             }
-        });
+        })?;
         Ok(bound)
     }
 
@@ -158,6 +151,19 @@ impl HttpSite {
             }
         }
     }
+}
+
+/// Listens at an address. Returns the listener, and the address with its actual port.
+fn bind(address: &str) -> anyhow::Result<(TcpListener, SocketAddr)> {
+    let listener = TcpListener::bind(address).map_err(|error| match error.kind() {
+        ErrorKind::AddrInUse => anyhow!("could not serve metrics at {address}: {error}; give another port"),
+        _ => anyhow!(
+            "could not serve metrics at {address}: {error}; expected HOST:PORT of this machine, such as \
+             127.0.0.1:9104"
+        ),
+    })?;
+    let bound = listener.local_addr().context("could not get the address of the metrics")?;
+    Ok((listener, bound))
 }
 
 /// Answer to a request.

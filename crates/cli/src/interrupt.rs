@@ -4,8 +4,6 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
-use std::thread;
-use std::time::Duration;
 
 use anyhow::Context;
 use nix::sys::signal::Signal;
@@ -115,17 +113,7 @@ pub(crate) fn has_part_failed() -> bool {
 
 /// Returns a `CancelToken` that ends waits on connections after Ctrl-C.
 pub(crate) fn cancel_on_interrupt() -> CancelToken {
-    /// Interval at which the thread polls for Ctrl-C.
-    const POLL_INTERVAL: Duration = Duration::from_millis(100);
-    let cancel = CancelToken::default();
-    let watched = cancel.clone();
-    thread::spawn(move || {
-        while !is_stop_requested() {
-            thread::sleep(POLL_INTERVAL);
-        }
-        watched.cancel();
-    });
-    cancel
+    CancelToken::with_flag(Arc::clone(&STOP_REQUESTED))
 }
 
 #[cfg(test)]

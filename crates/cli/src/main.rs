@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod background_thread;
 mod column_name_source;
 mod commands;
 mod connection_args;

@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
@@ -12,6 +12,7 @@ use clap::Args;
 use logs::{FileAccess, replace_file};
 use tracing::{error, info};
 
+use crate::background_thread::start_thread;
 use crate::exit::CommandFailure;
 use crate::http_site::HttpSite;
 use crate::metrics_registry::MetricsFormat;
@@ -67,12 +68,12 @@ impl MetricsArgs {
         site.limit_lag(self.ready_lag.map(|lag_s| Duration::from_secs(lag_s.into())));
         let site = Arc::new(site);
         if let Some(address) = &self.metrics {
-            let bound = site.listen(address).map_err(CommandFailure::NotStarted)?;
+            let bound = site.listen(address)?;
             info!("metrics are at http://{bound}/metrics");
         }
         let file =
             self.metrics_file.clone().map(|path| start_writing(path, Arc::clone(&site))).transpose()?;
-        Ok(MetricsService { file, _notifier: ServiceNotifier::start(site) })
+        Ok(MetricsService { file, _notifier: ServiceNotifier::start(site)? })
     }
 }
 
@@ -93,7 +94,7 @@ fn start_writing(path: PathBuf, site: Arc<HttpSite>) -> Result<(Sender<()>, Join
         .with_context(|| format!("could not write metrics to {}", path.display()))
         .map_err(CommandFailure::NotStarted)?;
     let (alive, is_alive) = channel();
-    let writer = thread::spawn(move || write_periodically(&path, &site, &is_alive));
+    let writer = start_thread("metrics-file", move || write_periodically(&path, &site, &is_alive))?;
     Ok((alive, writer))
 }
 

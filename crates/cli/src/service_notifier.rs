@@ -11,11 +11,13 @@
 use std::env;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use sd_notify::NotifyState;
 
+use crate::background_thread::start_thread;
+use crate::exit::CommandFailure;
 use crate::http_site::HttpSite;
 use crate::interrupt;
 use crate::screen::visible;
@@ -33,11 +35,13 @@ pub(crate) struct ServiceNotifier {
 
 impl ServiceNotifier {
     /// Starts notifying of the site's state; `None` if no service manager waits for messages.
-    pub(crate) fn start(site: Arc<HttpSite>) -> Option<Self> {
-        env::var_os("NOTIFY_SOCKET")?;
+    pub(crate) fn start(site: Arc<HttpSite>) -> Result<Option<Self>, CommandFailure> {
+        if env::var_os("NOTIFY_SOCKET").is_none() {
+            return Ok(None);
+        }
         let (alive, is_alive) = channel();
-        let notifying = thread::spawn(move || notify_until_end(&site, &is_alive));
-        Some(Self { thread: Some((alive, notifying)) })
+        let notifying = start_thread("notifier", move || notify_until_end(&site, &is_alive))?;
+        Ok(Some(Self { thread: Some((alive, notifying)) }))
     }
 }
 

@@ -50,7 +50,11 @@ pub struct LinkOptions {
 
 /// Cancellation token for the waits of a connection, usable from any thread.
 #[derive(Clone, Debug, Default)]
-pub struct CancelToken(Arc<AtomicBool>);
+pub struct CancelToken {
+    is_cancelled: Arc<AtomicBool>,
+    /// Flag that also cancels.
+    stop_flag: Option<Arc<AtomicBool>>,
+}
 
 /// Connection for protocol commands and packets. Calls block; a [`CancelToken`] ends them.
 pub struct ServerLink {
@@ -99,14 +103,20 @@ impl Default for LinkOptions {
 }
 
 impl CancelToken {
+    /// Creates a token that is also cancelled while this flag is true, such as the flag of a signal handler.
+    pub fn with_flag(flag: Arc<AtomicBool>) -> Self {
+        Self { stop_flag: Some(flag), ..Self::default() }
+    }
+
     /// Cancels every wait.
     pub fn cancel(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.is_cancelled.store(true, Ordering::Relaxed);
     }
 
     /// Returns whether the waits have been cancelled.
     pub fn is_cancelled(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        let is_set = |flag: &Arc<AtomicBool>| flag.load(Ordering::Relaxed);
+        is_set(&self.is_cancelled) || self.stop_flag.as_ref().is_some_and(is_set)
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use logs::lock;
 use tracing::warn;
 
+use crate::background_thread::start_thread;
 use crate::commands::receive::ArchivingState;
 use crate::exit::{CommandFailure, failure_message};
 use crate::interrupt;
@@ -52,9 +53,10 @@ impl RunningArchiver {
         shared: Arc<ArchiverShared>,
         attempt: impl FnMut() -> Result<(), CommandFailure> + Send + 'static,
         is_final: fn(&CommandFailure) -> bool,
-    ) -> Self {
+    ) -> Result<Self, CommandFailure> {
         let running = Arc::clone(&shared);
-        Self { shared, thread: thread::spawn(move || running.repeat(attempt, is_final)) }
+        let thread = start_thread("archiver", move || running.repeat(attempt, is_final))?;
+        Ok(Self { shared, thread })
     }
 
     /// Returns whether the thread has ended by itself.

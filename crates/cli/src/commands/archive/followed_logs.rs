@@ -115,7 +115,7 @@ impl FollowedLogArchiver {
     /// archived ends the command.
     pub(super) fn run(mut self, global: &GlobalArgs) -> CommandResult {
         let shared = Arc::clone(&self.shared);
-        let running = RunningArchiver::start(Arc::clone(&shared), move || self.archive_closed(), is_final);
+        let running = RunningArchiver::start(Arc::clone(&shared), move || self.archive_closed(), is_final)?;
         while !interrupt::is_stop_requested() && !running.has_ended() {
             thread::sleep(POLL_INTERVAL);
         }

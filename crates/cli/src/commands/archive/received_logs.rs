@@ -97,7 +97,7 @@ impl ReceivedLogArchiver {
     }
 
     /// Starts the thread. It repeats each failed attempt.
-    pub(crate) fn start(self) -> RunningArchiver {
+    pub(crate) fn start(self) -> Result<RunningArchiver, CommandFailure> {
         let observer = ReceivedLogObserver { shared: Arc::clone(&self.shared), archived: self.archived };
         let archiver = LogArchiver::new(self.archive, self.settings, observer);
         #[cfg(feature = "columns")]

@@ -191,7 +191,7 @@ pub(crate) fn run(command: &ReceiveArgs, global: &GlobalArgs) -> CommandResult {
     let registry = state.add_metrics(MetricsRegistry::new());
     let _served = command.metrics.serve(HttpSite::new(registry, Arc::new(state.clone())))?;
     #[cfg(feature = "archive")]
-    let archiver = archiver.map(ReceivedLogArchiver::start);
+    let archiver = archiver.map(ReceivedLogArchiver::start).transpose()?;
     let received = receiver.run(store);
     #[cfg(feature = "archive")]
     let received = command.finish_archive(archiver, received);

@@ -251,7 +251,7 @@ fn receive_and_serve(command: &RelayArgs, directory: &Path, global: &GlobalArgs)
     let (http, sampler) = site.http_site();
     let _served = command.metrics.serve(http)?;
     #[cfg(feature = "archive")]
-    let archiver = archiver.map(ReceivedLogArchiver::start);
+    let archiver = archiver.map(ReceivedLogArchiver::start).transpose()?;
     let outcome = receive_beside(receiver, store, &cancel, directory, || {
         let options = RelayServerOptions {
             ack_gate: gate,

@@ -94,7 +94,7 @@ pub(super) fn follow(live: &mut LiveStream, resumed: ResumedOutput) -> CommandRe
     let ResumedOutput { mut output, mut resume } = resumed;
     let (mut pause, mut is_begun) = (BACKOFF_MIN, false);
     let cancel =
-        if live.is_piped { stdout_reader::cancel_when_gone() } else { interrupt::cancel_on_interrupt() };
+        if live.is_piped { stdout_reader::cancel_when_gone()? } else { interrupt::cancel_on_interrupt() };
     let is_resumed = resume.token.is_some();
     if live.snapshot && !is_resumed {
         match snapshot::take(&live.address, &live.settings, &mut output, &mut live.schema) {

@@ -16,6 +16,8 @@ use rustix::io::ioctl_fionread;
 use servers::CancelToken;
 use stream::{PipeSink, RecordSink};
 
+use crate::background_thread::start_thread;
+use crate::exit::CommandFailure;
 use crate::interrupt;
 
 /// Interval at which waits check whether the reader still exists.
@@ -100,14 +102,18 @@ pub(super) fn is_gone() -> bool {
 }
 
 /// Returns a `CancelToken` that ends waits on connections after Ctrl-C, or when the reader has closed the pipe.
-pub(super) fn cancel_when_gone() -> CancelToken {
+///
+/// # Errors
+///
+/// Fails if the system starts no more threads.
+pub(super) fn cancel_when_gone() -> Result<CancelToken, CommandFailure> {
     let cancel = interrupt::cancel_on_interrupt();
     let watched = cancel.clone();
-    thread::spawn(move || {
+    start_thread("stdout-reader", move || {
         while !is_gone() {
             thread::sleep(POLL_INTERVAL);
         }
         watched.cancel();
-    });
-    cancel
+    })?;
+    Ok(cancel)
 }
