@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow_array::builder::{Int64Builder, PrimitiveBuilder, TimestampMicrosecondBuilder, UInt32Builder};
+use arrow_array::builder::{Int64Builder, PrimitiveBuilder, TimestampMicrosecondBuilder};
 use arrow_array::types::Int32Type;
 use arrow_array::{ArrayRef, DictionaryArray, RecordBatch, StringArray};
 use arrow_schema::ArrowError;
@@ -49,7 +49,7 @@ pub struct ChangeBatchBuilder {
     gtids: RepeatedTextBuilder,
     commit_times: TimestampMicrosecondBuilder,
     numbers: Int64Builder,
-    threads: UInt32Builder,
+    threads: Int64Builder,
     log_names: RepeatedTextBuilder,
     log_positions: Int64Builder,
     before: ImageBuilder,
@@ -76,7 +76,7 @@ impl ChangeBatchBuilder {
             gtids: RepeatedTextBuilder::default(),
             commit_times: TimestampMicrosecondBuilder::new().with_timezone(UTC),
             numbers: Int64Builder::new(),
-            threads: UInt32Builder::new(),
+            threads: Int64Builder::new(),
             log_names: RepeatedTextBuilder::default(),
             log_positions: Int64Builder::new(),
             before: ImageBuilder::new(&schema),
@@ -174,7 +174,7 @@ impl ChangeBatchBuilder {
             self.numbers.append_value(context.first_number.saturating_add(change));
         }
         match context.thread_id {
-            Some(thread_id) => self.threads.append_value_n(thread_id, count),
+            Some(thread_id) => self.threads.append_value_n(thread_id.into(), count),
             None => self.threads.append_nulls(count),
         }
         self.log_names.append_n(Some(context.log_name), count);

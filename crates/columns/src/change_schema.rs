@@ -115,7 +115,7 @@ fn batch_fields(columns: &[SchemaColumn]) -> Fields {
         Field::new(names::GTID, texts(), true),
         Field::new(names::COMMIT_TIME, DataType::Timestamp(TimeUnit::Microsecond, Some(UTC.into())), false),
         Field::new(names::CHANGE_NUMBER, DataType::Int64, false),
-        Field::new(names::THREAD_ID, DataType::UInt32, true),
+        Field::new(names::THREAD_ID, DataType::Int64, true),
         Field::new(names::LOG_NAME, texts(), false),
         Field::new(names::LOG_POSITION, DataType::Int64, false),
         Field::new(names::BEFORE, image(), true),
