@@ -101,7 +101,7 @@ impl Archive {
     ///
     /// Fails if the storage fails.
     pub fn has_segments(&self) -> Result<bool, ArchiveError> {
-        Ok(!self.storage().list(SEGMENTS)?.is_empty())
+        self.storage().has_objects(SEGMENTS)
     }
 
     /// Returns the manifest of one log; `None` if the log is not archived.

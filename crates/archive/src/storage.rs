@@ -155,6 +155,18 @@ impl ArchiveStorage {
         Ok(objects)
     }
 
+    /// Returns whether there are objects whose names start with this directory.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the object store fails.
+    pub fn has_objects(&self, directory: &str) -> Result<bool, ArchiveError> {
+        let path = self.path(directory);
+        let mut found = self.shared.store.list(Some(&path));
+        let first = self.shared.runtime.block_on(found.try_next());
+        first.map(|object| object.is_some()).map_err(|cause| self.failed("list", directory, cause))
+    }
+
     /// Reads small objects.
     ///
     /// # Errors
@@ -327,7 +339,16 @@ fn service_cause(error: object_store::Error) -> Box<dyn Error + Send + Sync> {
         Some((_, variables)) => {
             format!("there are no credentials, and this machine provides none. Set {variables}").into()
         }
-        None => error.into(),
+        None => with_cause(text, &error).into(),
+    }
+}
+
+/// Returns the text of an error, and its innermost cause if the text lacks it, such as a refused connection.
+fn with_cause(text: String, error: &(dyn Error + 'static)) -> String {
+    let innermost = iter::successors(Some(error), |&error| error.source()).last();
+    match innermost.map(ToString::to_string) {
+        Some(cause) if !text.contains(&cause) => format!("{text}: {cause}"),
+        _ => text,
     }
 }
 

@@ -141,6 +141,8 @@ pub(super) fn run(command: &ArchiveAddArgs, global: &GlobalArgs) -> CommandResul
     match followed {
         Some(store) => follow(command, archive, store, global),
         None => {
+            // A store that cannot be reached, or refuses the login, is a failure of the start.
+            archive.has_segments().map_err(|error| CommandFailure::NotStarted(anyhow!(error)))?;
             let (bar, figures, archived) = (None, ArchivingFigures::default(), Vec::new());
             let report = ArchiveReport { command, global, bar, figures, archived };
             let mut archiver = command.archiver(archive, report, global)?;
