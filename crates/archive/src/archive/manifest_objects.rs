@@ -2,15 +2,25 @@
 
 use std::collections::HashMap;
 
+use sha2::{Digest, Sha256};
+
 use crate::archive_error::ArchiveError;
 use crate::change_tables::TableFile;
 use crate::manifest::Manifest;
+use crate::segment::hex;
 
 /// Directory of the manifests.
 pub(super) const MANIFESTS: &str = "manifests";
 
 /// Directory of the segments.
 pub(super) const SEGMENTS: &str = "segments";
+
+/// Start of a manifest's text.
+const TEXT_START: &str = "{\n";
+/// Start of the line with the SHA-256, before the digits.
+const DIGEST_START: &str = "  \"manifest_sha256\": \"";
+/// End of this line.
+const DIGEST_END: &str = "\",\n";
 
 pub(super) fn tables_of(manifest: &Manifest) -> impl Iterator<Item = &TableFile> {
     manifest.change_tables.iter().flat_map(|tables| &tables.files)
@@ -26,16 +36,34 @@ pub(super) fn log_of_manifest(name: &str) -> String {
     file.strip_suffix(".json").unwrap_or(file).to_owned()
 }
 
+/// Returns the content of a manifest's object: the manifest as JSON. Its first field is the SHA-256 of the text without
+/// the line of this field, so that damage is found before anything is selected by the other fields.
 pub(super) fn manifest_text(manifest: &Manifest) -> Vec<u8> {
-    let mut text = serde_json::to_vec_pretty(manifest).expect("ours: a manifest is plain data");
-    text.push(b'\n');
-    text
+    let text = serde_json::to_string_pretty(manifest).expect("ours: a manifest is plain data") + "\n";
+    let fields = text.strip_prefix(TEXT_START).expect("ours: a manifest has fields");
+    format!("{TEXT_START}{DIGEST_START}{}{DIGEST_END}{fields}", hex(Sha256::new_with_prefix(&text)))
+        .into_bytes()
+}
+
+/// Checks the SHA-256 of a manifest. Manifests that were edited by hand can omit it.
+fn check_text(bytes: &[u8]) -> Result<(), String> {
+    let text = str::from_utf8(bytes).map_err(|error| error.to_string())?;
+    let Some(rest) = text.strip_prefix(TEXT_START).and_then(|rest| rest.strip_prefix(DIGEST_START)) else {
+        return Ok(());
+    };
+    let (expected, fields) = rest.split_once(DIGEST_END).unwrap_or((rest, ""));
+    let found = hex(Sha256::new_with_prefix(format!("{TEXT_START}{fields}")));
+    match found == expected {
+        true => Ok(()),
+        false => Err(format!("expected the SHA-256 {expected}, found {found}")),
+    }
 }
 
 pub(super) fn parse_manifest(name: &str, bytes: &[u8]) -> Result<Manifest, ArchiveError> {
     let parsed: Result<Manifest, _> = serde_json::from_slice(bytes);
     let invalid = |why: String| ArchiveError::Manifest { name: name.to_owned(), why };
     let manifest = parsed.map_err(|cause| invalid(cause.to_string()))?;
+    check_text(bytes).map_err(invalid)?;
     // The name of a restored file comes from here.
     if !logs::is_file_name(manifest.log.as_bytes()) || manifest_name(&manifest.log) != name {
         return Err(invalid(format!("it describes {}", manifest.log)));
@@ -65,4 +93,31 @@ pub(super) fn sort_by_age(manifests: &mut [Manifest]) {
         let begin = beginnings.get(&(series, base.to_owned())).copied();
         (series, begin, base.to_owned(), number, manifest.log.clone())
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{manifest_text, parse_manifest};
+    use crate::manifest::{Manifest, ManifestSegment};
+    use crate::segment::SegmentSummary;
+
+    #[test]
+    fn a_changed_byte_of_a_manifest_is_found() {
+        let segment = ManifestSegment {
+            name: "segments/binlog.000001.0".to_owned(),
+            size: 7,
+            sha256: "5e".to_owned(),
+            key: None,
+        };
+        let manifest = Manifest::new("binlog.000001", "f0".to_owned(), segment, &SegmentSummary::default());
+        let text = String::from_utf8(manifest_text(&manifest)).unwrap();
+        let parse = |text: &str| parse_manifest("manifests/binlog.000001.json", text.as_bytes());
+        assert_eq!(parse(&text).unwrap(), manifest);
+        let error =
+            parse(&text.replace("\"segment_size\": 7", "\"segment_size\": 8")).unwrap_err().to_string();
+        assert!(error.contains("is invalid: expected the SHA-256 "), "{error}");
+        // Without its SHA-256, the manifest is not checked.
+        let without: Vec<&str> = text.lines().filter(|line| !line.contains("manifest_sha256")).collect();
+        assert_eq!(parse(&without.join("\n")).unwrap(), manifest);
+    }
 }
