@@ -28,7 +28,7 @@ use crate::global_args::GlobalArgs;
 use crate::interrupt;
 use crate::json_document::write_document;
 use crate::log_args::{InputLocation, InputLogs, LogArgs, add_advice};
-use crate::output_directory::{refuse_file, refuse_url};
+use crate::output_directory::{refuse_archive, refuse_file, refuse_url};
 use crate::progress::ByteProgress;
 use crate::transaction_args::TransactionArgs;
 use crate::units::{bytes, counted, duration};
@@ -239,7 +239,9 @@ impl ExportArgs {
             Some(url) => {
                 Err(anyhow!("{url} is an object store: this needs a build with the feature archive"))
             }
-            None => refuse_url(&self.to).map_err(|error| anyhow!("{error}, s3://…, gs://… or az://…")),
+            None => refuse_url(&self.to)
+                .map_err(|error| anyhow!("{error}, s3://…, gs://… or az://…"))
+                .and_then(|()| refuse_archive(&self.to)),
         };
         refused.context("--to").map_err(CommandFailure::NotStarted)
     }

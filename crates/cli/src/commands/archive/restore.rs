@@ -15,12 +15,12 @@ use tracing::error;
 
 use super::choice::{ChoiceArgs, ChosenLogs};
 use super::text::total_size;
-use super::{archive_directory, digest_of, failed, log_in};
+use super::{digest_of, failed, log_in};
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
 use crate::json_document::write_document;
-use crate::output_directory::create_directory;
+use crate::output_directory::{create_directory, refuse_archive};
 use crate::progress::ByteProgress;
 use crate::screen;
 use crate::units::{bytes, counted};
@@ -46,7 +46,7 @@ pub(super) fn run(
     global: &GlobalArgs,
 ) -> CommandResult {
     let ChosenLogs { archive, manifests, damaged } = command.choice.find(keyring.clone())?;
-    refuse_archive(&archive, &command.to)?;
+    refuse_archive(&command.to).context("--to").map_err(CommandFailure::NotStarted)?;
     create_directory(&command.to).context("--to").map_err(CommandFailure::NotStarted)?;
     let Some(_lock) = lock(&command.to)? else {
         return Err(CommandFailure::NotStarted(anyhow!(
@@ -108,21 +108,6 @@ fn report(
         screen::write_line(format_args!("{logs} restored byte for byte, {}", bytes(size)));
     }
     Ok(if faults.is_empty() { CommandVerdict::Success } else { CommandVerdict::FaultsFound })
-}
-
-/// Refuses the archive as the directory of the restored logs: commands that are given this directory would read
-/// the archive in place of the logs.
-fn refuse_archive(archive: &Archive, to: &Path) -> Result<(), CommandFailure> {
-    let location = archive.location();
-    match archive_directory(location) {
-        Some(directory) if fs::canonicalize(to).is_ok_and(|to| to.starts_with(&directory)) => {
-            Err(CommandFailure::NotStarted(anyhow!(
-                "--to {} is in the archive {location}: give a directory outside of it",
-                to.display()
-            )))
-        }
-        _ => Ok(()),
-    }
 }
 
 /// Locks the directory, so that no other restore writes to it; returns `None` if one does.
