@@ -154,9 +154,7 @@ pub(crate) fn parse_gtids(text: &str) -> Result<GtidSet, String> {
 /// Parses a GTID set, which can be empty: the set of a server's purged transactions often is.
 pub(crate) fn parse_any_gtids(text: &str) -> Result<GtidSet, String> {
     text.parse().map_err(|error: GtidTextError| match is_mariadb_gtid(text) {
-        true => {
-            "GTIDs of MariaDB cannot be selected: use --start-position, --stop-position or --skip".to_owned()
-        }
+        true => "GTIDs of MariaDB cannot be selected: choose positions, times or logs instead".to_owned(),
         false => error.to_string(),
     })
 }
