@@ -68,7 +68,7 @@ impl EventHeader {
     ///
     /// # Errors
     ///
-    /// If the size is impossible, or greater than `max`.
+    /// Fails if the size is impossible, or greater than `max`.
     pub fn checked_size(&self, max: u32) -> Result<usize, DecodeError> {
         let (field, found) = ("event size", u64::from(self.size));
         if self.size < HEADER_SIZE as u32 {

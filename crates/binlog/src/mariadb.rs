@@ -75,7 +75,7 @@ impl<'a> RawEvent<'a> {
     ///
     /// # Errors
     ///
-    /// The errors of [`RawEvent::decompress_mariadb`].
+    /// Fails as [`RawEvent::decompress_mariadb`] does.
     pub fn plain<'b>(
         &self,
         format: &EventFormat,

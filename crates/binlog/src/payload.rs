@@ -96,7 +96,7 @@ impl PayloadOpener {
     ///
     /// # Errors
     ///
-    /// The errors of [`PayloadOpener::open`].
+    /// Fails as [`PayloadOpener::open`] does.
     pub fn open_stream(
         &mut self,
         compression: PayloadCompression,
@@ -149,7 +149,7 @@ impl<'o> InnerEvents<'o> {
     ///
     /// # Errors
     ///
-    /// The errors of [`InnerEvents::next_event`].
+    /// Fails as [`InnerEvents::next_event`] does.
     #[inline]
     pub fn next_size(&mut self) -> Result<Option<usize>, PayloadError> {
         self.buffer_event()
@@ -177,7 +177,7 @@ impl<'o> InnerEvents<'o> {
     ///
     /// # Errors
     ///
-    /// The errors of [`InnerEvents::next_event`]. The events before an error are returned first.
+    /// Fails as [`InnerEvents::next_event`] does. The events before an error are returned first.
     pub fn next_chunk(&mut self, size: usize, out: &mut Vec<u8>) -> Result<usize, PayloadError> {
         let mut input = input_at(self.payload, self.reader.position);
         let result = self.reader.next_chunk(&mut input, size, out);
@@ -207,7 +207,7 @@ impl PayloadStream<'_> {
     ///
     /// # Errors
     ///
-    /// The errors of [`InnerEvents::next_event`].
+    /// Fails as [`InnerEvents::next_event`] does.
     pub fn next_event(&mut self, input: &mut &[u8]) -> Result<Option<RawEvent<'_>>, PayloadError> {
         let mut piece = PayloadInput { bytes: input, position: 0, ending: PayloadEnding::Later };
         let result = self.reader.buffer_event(&mut piece);
@@ -220,7 +220,7 @@ impl PayloadStream<'_> {
     ///
     /// # Errors
     ///
-    /// The errors of [`InnerEvents::next_chunk`].
+    /// Fails as [`InnerEvents::next_chunk`] does.
     pub fn next_chunk(
         &mut self,
         input: &mut &[u8],

@@ -24,7 +24,7 @@ impl Event<'_> {
     ///
     /// # Errors
     ///
-    /// The errors of [`Event::encode`]. Also fails if the event becomes larger than [`EVENT_SIZE_MAX`]. `out` is then
+    /// Fails as [`Event::encode`] does, and if the event becomes larger than [`EVENT_SIZE_MAX`]. `out` is then
     /// unchanged.
     pub fn write(
         &self,

@@ -93,7 +93,7 @@ pub fn add_archive_keyring(keyring: Arc<Keyring>) {
 ///
 /// # Errors
 ///
-/// If the archive cannot be read.
+/// Fails if the archive cannot be read.
 pub fn find_archived_logs(path: &Path) -> Option<Result<Vec<PathBuf>, LogError>> {
     ARCHIVED_LOGS.get()?.find(path)
 }
@@ -108,7 +108,7 @@ pub fn archived_contents(log: &Path) -> Option<ArchivedContents> {
 ///
 /// # Errors
 ///
-/// If the archive cannot be read.
+/// Fails if the archive cannot be read.
 pub fn open_archived_log(log: &Path) -> Option<Result<Box<dyn Read + Send>, LogError>> {
     ARCHIVED_LOGS.get()?.open(log)
 }

@@ -43,7 +43,7 @@ impl ChunkContext {
     ///
     /// # Errors
     ///
-    /// If a statement has more table maps than any server writes.
+    /// Fails if a statement has more table maps than any server writes.
     pub fn after_chunk(mut self, chunk: &EventChunk) -> Result<Self, ContextError> {
         let known = (0..chunk.len())
             .rev()
@@ -127,7 +127,7 @@ impl ContextTracker {
     ///
     /// # Errors
     ///
-    /// If a statement has more table maps than any server writes.
+    /// Fails if a statement has more table maps than any server writes.
     ///
     /// # Panics
     ///

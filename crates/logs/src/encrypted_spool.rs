@@ -40,7 +40,7 @@ impl EncryptedSpool {
     ///
     /// # Errors
     ///
-    /// If the system has no random bytes for the password.
+    /// Fails if the system has no random bytes for the password.
     pub fn new_in(directory: &Path, memory_max: usize) -> io::Result<Self> {
         let mut password = [0; 32];
         getrandom::fill(&mut password).map_err(io::Error::other)?;
@@ -61,7 +61,7 @@ impl EncryptedSpool {
     ///
     /// # Errors
     ///
-    /// If the file cannot be created or written, or the process's temporary files would exceed their limit
+    /// Fails if the file cannot be created or written, or the process's temporary files would exceed their limit
     /// ([`limit_temporary_files`](crate::limit_temporary_files)). Earlier bytes are not lost.
     pub fn push(&self, bytes: &[u8]) -> io::Result<u64> {
         let mut stored = self.lock_state();
@@ -87,7 +87,7 @@ impl EncryptedSpool {
     ///
     /// # Errors
     ///
-    /// If the file cannot be read, or has too few bytes.
+    /// Fails if the file cannot be read, or has too few bytes.
     pub fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         let mut stored = self.lock_state();
         stored.file.seek(SeekFrom::Start(offset))?;

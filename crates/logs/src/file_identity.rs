@@ -17,7 +17,7 @@ impl FileIdentity {
     ///
     /// # Errors
     ///
-    /// If the file's metadata cannot be read.
+    /// Fails if the file's metadata cannot be read.
     pub fn of_path(path: &Path) -> io::Result<Self> {
         fs::metadata(path).map(|metadata| Self::of(&metadata))
     }

@@ -26,7 +26,7 @@ impl FoundLogs {
     ///
     /// # Errors
     ///
-    /// If nothing has this path, if the directory or archive cannot be read, or if it has no logs.
+    /// Fails if nothing has this path, if the directory or archive cannot be read, or if it has no logs.
     pub fn at(path: &Path) -> Result<Self, LogError> {
         if let Some(logs) = find_archived_logs(path) {
             return Ok(Self { logs: logs?, ..Self::default() });

@@ -23,7 +23,7 @@ const REWRITE_POLL_INTERVAL: Duration = Duration::from_millis(20);
 ///
 /// # Errors
 ///
-/// If the file cannot be read, is not a regular file, or is not a keyring.
+/// Fails if the file cannot be read, is not a regular file, or is not a keyring.
 pub fn read_keyring(path: impl AsRef<Path>) -> Result<Keyring, LogError> {
     let begun = Instant::now();
     loop {

@@ -43,7 +43,7 @@ impl LargePayloadHead {
     ///
     /// # Errors
     ///
-    /// If the event cannot be encoded.
+    /// Fails if the event cannot be encoded.
     pub fn stand_in(&self) -> Result<RawEventBuf, EncodeError> {
         let (mut fields, mut bytes) = (Vec::new(), Vec::new());
         let empty = Event::TransactionPayload(TransactionPayload::zstd(0, &[], &mut fields));
@@ -81,7 +81,7 @@ impl<'r> LargePayload<'r> {
     ///
     /// # Errors
     ///
-    /// The errors of [`PayloadOpener::open_stream`].
+    /// Fails as [`PayloadOpener::open_stream`] does.
     pub fn open<'o>(self, opener: &'o mut PayloadOpener) -> Result<LargePayloadEvents<'r, 'o>, LogError> {
         let Self { reader, progress } = self;
         progress.open(reader, opener)?;
@@ -119,7 +119,8 @@ impl LargePayloadEvents<'_, '_> {
     ///
     /// # Errors
     ///
-    /// If the log cannot be read or ends within the event, and the errors of [`binlog::PayloadStream::next_chunk`].
+    /// Fails if the log cannot be read or ends within the event, and the errors of
+    /// [`binlog::PayloadStream::next_chunk`].
     pub fn next_chunk(&mut self, size: usize, out: &mut Vec<u8>) -> Result<usize, LogError> {
         self.progress.next_chunk(self.reader, self.opener, size, out)
     }
@@ -128,7 +129,7 @@ impl LargePayloadEvents<'_, '_> {
     ///
     /// # Errors
     ///
-    /// If the log cannot be read or ends within the event.
+    /// Fails if the log cannot be read or ends within the event.
     pub fn finish(self) -> Result<PayloadEnd, LogError> {
         self.progress.finish(self.reader, self.opener)
     }

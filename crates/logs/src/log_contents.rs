@@ -29,7 +29,7 @@ impl LogContents {
     ///
     /// # Errors
     ///
-    /// If the log cannot be read, or an event cannot be decoded or violates the transaction grammar.
+    /// Fails if the log cannot be read, or an event cannot be decoded or violates the transaction grammar.
     pub fn read(log: &Path, keyring: Option<&Path>) -> Result<Self, LogError> {
         let mut contents = Self { gtids: GtidSet::new(), whole_end: MAGIC.len() as u64, sequence_number: 0 };
         let mut reader = open_log(log, keyring)?;
@@ -77,7 +77,7 @@ const CHUNK_SIZE: usize = 1 << 20;
 ///
 /// # Errors
 ///
-/// If the event or its set cannot be decoded.
+/// Fails if the event or its set cannot be decoded.
 pub fn decode_previous_gtids(raw: &RawEvent<'_>, format: &EventFormat) -> Result<GtidSet, DecodeError> {
     match raw.decode(format)? {
         Event::PreviousGtids(previous) => GtidSet::decode(previous.set),

@@ -185,7 +185,7 @@ const ENCRYPTED_START_SIZE: usize = ENCRYPTED_HEADER_SIZE + MAGIC.len();
 ///
 /// # Errors
 ///
-/// If the system has no random bytes, or the key cannot encrypt logs.
+/// Fails if the system has no random bytes, or the key cannot encrypt logs.
 pub fn new_encrypted_header(key: &KeyringKey) -> io::Result<(EncryptedHeader, FilePassword)> {
     let (mut password, mut iv) = ([0; 32], [0; 16]);
     getrandom::fill(&mut password).map_err(io::Error::other)?;

@@ -154,7 +154,7 @@ impl LogReader {
     ///
     /// # Errors
     ///
-    /// If the file cannot be opened. The first read checks whether the file is a log.
+    /// Fails if the file cannot be opened. The first read checks whether the file is a log.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, LogError> {
         let path = path.as_ref();
         Ok(Self::new(path.display().to_string(), LogInput::open(path)?))
@@ -165,7 +165,7 @@ impl LogReader {
     ///
     /// # Errors
     ///
-    /// If the file cannot be opened, or is not a regular file.
+    /// Fails if the file cannot be opened, or is not a regular file.
     pub fn open_stored(path: impl AsRef<Path>) -> Result<Self, LogError> {
         let path = path.as_ref();
         let name = path.display().to_string();
@@ -218,7 +218,7 @@ impl LogReader {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`read_keyring`].
+    /// Fails as [`read_keyring`] does.
     pub fn with_keyring_file(self, keyring: Option<impl AsRef<Path>>) -> Result<Self, LogError> {
         match keyring {
             Some(keyring) => Ok(self.with_keyring(Arc::new(read_keyring(keyring)?))),
@@ -230,7 +230,7 @@ impl LogReader {
     ///
     /// # Errors
     ///
-    /// If the file cannot be read, is not a log, or has no valid event at this position. All events before the
+    /// Fails if the file cannot be read, is not a log, or has no valid event at this position. All events before the
     /// fault have been returned before.
     pub fn next_event(&mut self) -> Result<ReadOutcome<LogEvent<'_>>, LogError> {
         if self.current.as_ref().is_none_or(|chunk| self.current_index == chunk.len()) {
@@ -253,7 +253,7 @@ impl LogReader {
     ///
     /// # Errors
     ///
-    /// The errors of [`LogReader::next_event`].
+    /// Fails as [`LogReader::next_event`] does.
     pub fn next_chunk(&mut self, size: usize) -> Result<ReadOutcome<EventChunk>, LogError> {
         if let Some(chunk) = self.take_current() {
             return Ok(ReadOutcome::Some(chunk));
@@ -270,7 +270,7 @@ impl LogReader {
     ///
     /// # Errors
     ///
-    /// The errors of [`LogReader::next_chunk`].
+    /// Fails as [`LogReader::next_chunk`] does.
     pub fn next_piece(&mut self, size: usize, large: usize) -> Result<ReadOutcome<LogPiece<'_>>, LogError> {
         if let Some(chunk) = self.take_current() {
             return Ok(ReadOutcome::Some(LogPiece::Chunk(chunk)));
@@ -289,7 +289,7 @@ impl LogReader {
     ///
     /// # Errors
     ///
-    /// The errors of [`LogReader::next_chunk`].
+    /// Fails as [`LogReader::next_chunk`] does.
     pub fn next_raw_piece(&mut self, size: usize, large: usize) -> Result<ReadOutcome<RawPiece>, LogError> {
         if let Some(chunk) = self.take_current() {
             return Ok(ReadOutcome::Some(RawPiece::Chunk(chunk)));
@@ -309,7 +309,7 @@ impl LogReader {
     ///
     /// # Errors
     ///
-    /// If the log cannot be read, or ends within the event.
+    /// Fails if the log cannot be read, or ends within the event.
     pub fn read_raw_bytes(&mut self, size: usize, out: &mut Vec<u8>) -> Result<(), LogError> {
         while let ReadState::LargeEvent { start: offset, end } = self.state
             && out.len() < size
@@ -385,7 +385,7 @@ impl LogReader {
     ///
     /// # Errors
     ///
-    /// If the log cannot be read, or ends before `offset`.
+    /// Fails if the log cannot be read, or ends before `offset`.
     ///
     /// # Panics
     ///
@@ -430,7 +430,7 @@ impl LogReader {
     ///
     /// # Errors
     ///
-    /// If the file's metadata cannot be read.
+    /// Fails if the file's metadata cannot be read.
     pub fn size(&self) -> Result<Option<u64>, LogError> {
         let rest = self
             .input

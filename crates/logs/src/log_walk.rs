@@ -39,8 +39,8 @@ impl LogWalk {
     ///
     /// # Errors
     ///
-    /// If the log cannot be read, or has no valid event at this position, or if a large payload cannot be read to its
-    /// end. All events before the fault have been returned before.
+    /// Fails if the log cannot be read, or has no valid event at this position, or if a large payload cannot be read to
+    /// its end. All events before the fault have been returned before.
     #[expect(clippy::should_implement_trait, reason = "the step is borrowed")]
     pub fn next(&mut self) -> Result<ReadOutcome<WalkStep<'_>>, LogError> {
         let next = loop {

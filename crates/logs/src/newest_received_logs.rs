@@ -28,7 +28,7 @@ impl NewestReceivedLogs {
     ///
     /// # Errors
     ///
-    /// If a directory or its index cannot be read.
+    /// Fails if a directory or its index cannot be read.
     pub fn find_beside<'p>(logs: impl IntoIterator<Item = &'p Path>) -> Result<Self, LogError> {
         let found = logs.into_iter().filter_map(|log| fs::canonicalize(log).ok());
         let directories: BTreeSet<PathBuf> = found.filter_map(|log| Some(log.parent()?.to_owned())).collect();

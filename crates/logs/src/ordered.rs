@@ -39,7 +39,7 @@ impl PipelineLimits {
 ///
 /// # Errors
 ///
-/// The first error in the order of the items, after all parts before it have been delivered. An error of `feed`
+/// Fails with the first error in the order of the items, after all parts before it have been delivered. An error of `feed`
 /// comes after all items that were pushed, an error of `take` immediately.
 ///
 /// # Panics
@@ -114,7 +114,7 @@ impl<Item> ItemSender<'_, Item> {
     ///
     /// # Errors
     ///
-    /// If the run has ended.
+    /// Fails if the run has ended.
     pub fn push(&self, item: Item, bytes: usize) -> Result<(), PipelineShutdown> {
         self.0.accept_item(item, bytes)
     }
@@ -131,7 +131,7 @@ impl<Part> PartSender<'_, Part> {
     ///
     /// # Errors
     ///
-    /// If the run has ended.
+    /// Fails if the run has ended.
     pub fn push(&self, part: Part, bytes: usize) -> Result<(), PipelineShutdown> {
         self.line.accept_part(self.number, part, bytes)
     }

@@ -36,7 +36,7 @@ pub enum FileAccess {
 ///
 /// # Errors
 ///
-/// If the operating system returns an error.
+/// Fails if the operating system returns an error.
 pub fn replace_file(path: &Path, content: &[u8], access: FileAccess) -> io::Result<()> {
     let new = with_suffix(path, ".new");
     let written = write_unfinished(&new, path, content, access).and_then(|()| fs::rename(&new, path));
@@ -75,7 +75,7 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
 ///
 /// # Errors
 ///
-/// If the operating system returns an error.
+/// Fails if the operating system returns an error.
 pub fn make_directories(directory: &Path) -> Result<Vec<PathBuf>, LogError> {
     let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
     let mut missing: Vec<&Path> = directory.ancestors().take_while(is_missing).collect();
@@ -98,7 +98,7 @@ pub fn make_directories(directory: &Path) -> Result<Vec<PathBuf>, LogError> {
 ///
 /// # Errors
 ///
-/// If the operating system returns an error.
+/// Fails if the operating system returns an error.
 pub fn sync_parent(path: &Path) -> io::Result<()> {
     File::open(parent_of(path))?.sync_all()
 }
@@ -122,7 +122,7 @@ impl DirectoryLock {
     ///
     /// # Errors
     ///
-    /// If the operating system returns an error.
+    /// Fails if the operating system returns an error.
     pub fn take(directory: &Path) -> io::Result<Option<Self>> {
         Ok(match Flock::lock(File::open(directory)?, FlockArg::LockExclusiveNonblock) {
             Ok(lock) => Some(Self { _mark: None, _directory: Some(lock) }),
@@ -136,7 +136,7 @@ impl DirectoryLock {
     ///
     /// # Errors
     ///
-    /// If the operating system returns an error.
+    /// Fails if the operating system returns an error.
     pub fn with_mark(self, mark: &Path) -> io::Result<Option<Self>> {
         Ok(lock_file(mark)?.map(|lock| Self { _mark: Some(lock), ..self }))
     }
@@ -155,7 +155,7 @@ impl FileLock {
     ///
     /// # Errors
     ///
-    /// If the operating system returns an error.
+    /// Fails if the operating system returns an error.
     pub fn take(path: &Path) -> io::Result<Option<Self>> {
         let path = with_suffix(path, ".lock");
         let lock = lock_file(&path)?;

@@ -141,7 +141,7 @@ impl PieceReader {
     ///
     /// # Errors
     ///
-    /// The errors of [`LogReader::next_event`].
+    /// Fails as [`LogReader::next_event`] does.
     pub fn next_piece(&mut self) -> Result<ReadOutcome<WalkPiece>, LogError> {
         let piece = match std::mem::replace(&mut self.phase, PiecePhase::Log) {
             PiecePhase::Log => match self.reader.next_piece(self.sizes.chunk_size, self.sizes.large_size)? {

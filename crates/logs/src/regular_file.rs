@@ -9,7 +9,7 @@ use std::path::Path;
 ///
 /// # Errors
 ///
-/// If the file cannot be opened, or is not a regular file.
+/// Fails if the file cannot be opened, or is not a regular file.
 pub fn open_regular(path: &Path) -> io::Result<File> {
     let file = without_waiting().open(path)?;
     match file.metadata()?.is_file() {
@@ -22,7 +22,7 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
 ///
 /// # Errors
 ///
-/// The errors of [`open_regular`]. Also if the file is not UTF-8.
+/// Fails as [`open_regular`] does, and if the file is not UTF-8.
 pub(crate) fn read_regular_text(path: &Path) -> io::Result<String> {
     io::read_to_string(open_regular(path)?)
 }

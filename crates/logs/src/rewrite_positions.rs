@@ -50,7 +50,7 @@ impl RewritePositions {
     ///
     /// # Errors
     ///
-    /// If a list cannot be read or is invalid.
+    /// Fails if a list cannot be read or is invalid.
     pub fn open(log: &Path, file_size: u64) -> Result<Option<Self>, LogError> {
         let mut found = Vec::new();
         for number in 1.. {
@@ -82,7 +82,7 @@ impl RewritePositions {
     ///
     /// # Errors
     ///
-    /// If a list cannot be read or is invalid.
+    /// Fails if a list cannot be read or is invalid.
     pub fn seek_rewritten(&mut self, after: u64) -> Result<Option<PositionPair>, LogError> {
         let (mut start, mut rewritten) = (after, None);
         for list in self.lists.iter_mut().rev() {
@@ -100,7 +100,7 @@ impl RewritePositions {
     ///
     /// # Errors
     ///
-    /// If a list cannot be read or is invalid.
+    /// Fails if a list cannot be read or is invalid.
     pub fn seek_original(&mut self, before: u64) -> Result<Option<PositionPair>, LogError> {
         let (mut limit, mut original, mut rewritten) = (before, None, 0);
         for list in &mut self.lists {
@@ -135,7 +135,7 @@ impl RewritePositions {
     ///
     /// # Errors
     ///
-    /// If a list cannot be read or is invalid.
+    /// Fails if a list cannot be read or is invalid.
     pub fn original_start(&mut self, start: u64) -> Result<u64, LogError> {
         Ok(match self.seek_rewritten(start)? {
             Some(this) if this.rewritten == start => this.original,

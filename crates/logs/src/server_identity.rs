@@ -18,7 +18,7 @@ impl ServerIdentity {
     ///
     /// # Errors
     ///
-    /// If the system has no random numbers.
+    /// Fails if the system has no random numbers.
     pub fn random() -> Result<Self, getrandom::Error> {
         let (mut uuid, mut id) = ([0; 16], [0; 4]);
         getrandom::fill(&mut uuid)?;

@@ -24,7 +24,7 @@ impl StatementTableMaps {
     ///
     /// # Errors
     ///
-    /// If the statement has more table maps than any server writes: more than 4096, or more than 64 MiB.
+    /// Fails if the statement has more table maps than any server writes: more than 4096, or more than 64 MiB.
     pub fn push(&mut self, map: &RawEvent<'_>) -> Result<(), DecodeError> {
         let (count, size) = (self.maps.len() as u64 + 1, self.size + map.bytes().len() as u64);
         let refuse = |field, found, max| {

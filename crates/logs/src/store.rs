@@ -69,8 +69,8 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// If a file or directory cannot be read, if a directory has several indexes, or logs with several base names and
-    /// no index, or if there are no logs.
+    /// Fails if a file or directory cannot be read, if a directory has several indexes, or logs with several base names
+    /// and no index, or if there are no logs.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, LogError> {
         let path = path.as_ref();
         if let Some(logs) = find_archived_logs(path) {
@@ -115,7 +115,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// If the directory cannot be read.
+    /// Fails if the directory cannot be read.
     pub fn unlisted_logs(&self) -> Result<Vec<PathBuf>, LogError> {
         if matches!(self.location, StoreLocation::Directory(_) | StoreLocation::Archive(_)) {
             return Ok(Vec::new());
@@ -138,7 +138,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// The errors of [`Store::open`].
+    /// Fails as [`Store::open`] does.
     pub fn refresh(&mut self) -> Result<(), LogError> {
         if let StoreLocation::Index(path) | StoreLocation::IndexOfDirectory(path) = &self.location
             && read_text(path)? == self.text
@@ -153,7 +153,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// If logs between the two have been purged.
+    /// Fails if logs between the two have been purged.
     pub fn log_after(&self, log: &Path) -> Result<Option<&Path>, LogError> {
         let name = log.file_name();
         if let Some(index) = self.logs.iter().position(|other| other.file_name() == name) {

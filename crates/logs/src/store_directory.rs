@@ -51,8 +51,8 @@ impl StoreDirectory {
     ///
     /// # Errors
     ///
-    /// If the directory cannot be created or read, another process writes to the store, or the directory has logs but
-    /// is not a store.
+    /// Fails if the directory cannot be created or read, another process writes to the store, or the directory has logs
+    /// but is not a store.
     pub fn lock(path: &Path) -> Result<Self, LogError> {
         let mut created = CreatedPaths::create_directory(path)?;
         let Some(lock) = DirectoryLock::take(path).map_err(io_error("lock", path))? else {
@@ -100,7 +100,7 @@ pub(crate) fn whole_lines(text: &str) -> &str {
 ///
 /// # Errors
 ///
-/// If a line is not the plain name of a log.
+/// Fails if a line is not the plain name of a log.
 pub(crate) fn log_names<'t>(text: &'t str, index: &Path) -> Result<Vec<&'t str>, LogError> {
     let names = text.lines().zip(1..).map(|(line, number)| {
         let name = line.strip_prefix(INDEX_PREFIX).unwrap_or(line);

@@ -51,7 +51,7 @@ impl StoreFollower {
     ///
     /// # Errors
     ///
-    /// If the log or the keyring file cannot be read, or the keyring file is invalid.
+    /// Fails if the log or the keyring file cannot be read, or the keyring file is invalid.
     pub fn new(store: Store, log: PathBuf, keyring: Option<PathBuf>) -> Result<Self, LogError> {
         let reader = open_log(&log, keyring.as_deref())?;
         Ok(Self { cursor: StoreCursor::new(store, log), keyring, reader })
@@ -61,7 +61,7 @@ impl StoreFollower {
     ///
     /// # Errors
     ///
-    /// The errors of [`LogReader::next_chunk`]. Also if a log with a successor is torn, or if logs were purged before
+    /// Fails as [`LogReader::next_chunk`] does, and if a log with a successor is torn, or if logs were purged before
     /// they were read.
     pub fn next_chunk(&mut self, size: usize) -> Result<Option<EventChunk>, LogError> {
         loop {
@@ -109,7 +109,7 @@ impl StoreCursor {
     ///
     /// # Errors
     ///
-    /// The errors of [`StoreFollower::next_chunk`].
+    /// Fails as [`StoreFollower::next_chunk`] does.
     pub fn reach_end(&mut self, end: EndOfLog, reader: &LogReader) -> Result<LogEndAction, LogError> {
         self.refresh()?;
         let Some(next) = self.next_log()? else {

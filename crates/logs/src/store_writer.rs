@@ -108,7 +108,7 @@ impl LogEncryption {
     ///
     /// # Errors
     ///
-    /// If the file cannot be read, is not a keyring, or lacks a key.
+    /// Fails if the file cannot be read, is not a keyring, or lacks a key.
     pub fn check(&self) -> Result<(), LogError> {
         self.keyring().map(read_keyring).transpose()?;
         self.new_log_key().map(drop)
@@ -161,8 +161,8 @@ impl StoreWriter {
     ///
     /// # Errors
     ///
-    /// If a file cannot be read or written, if another process writes to the store, if the directory has logs and is
-    /// not a store, or if the keyring file is invalid or lacks a key.
+    /// Fails if a file cannot be read or written, if another process writes to the store, if the directory has logs and
+    /// is not a store, or if the keyring file is invalid or lacks a key.
     pub fn open(directory: &Path, at_rest: LogEncryption) -> Result<Self, LogError> {
         at_rest.check()?; // Before any file of the store is created.
         StoreDirectory::lock(directory)?.open(at_rest)
@@ -224,8 +224,8 @@ impl StoreWriter {
     ///
     /// # Errors
     ///
-    /// If the last log does not end there, the name is not a log's name, the log is not the successor of the last log,
-    /// or a file cannot be written.
+    /// Fails if the last log does not end there, the name is not a log's name, the log is not the successor of the last
+    /// log, or a file cannot be written.
     pub fn begin_log(&mut self, name: &str, position: u64) -> Result<(), LogError> {
         match &self.log {
             Some(log) if log.name_at_source == name && position == log.last => return Ok(()),
@@ -248,7 +248,7 @@ impl StoreWriter {
     ///
     /// # Errors
     ///
-    /// The errors of [`StoreWriter::begin_log`].
+    /// Fails as [`StoreWriter::begin_log`] does.
     pub fn begin_or_continue_log(
         &mut self,
         name: &str,
@@ -267,7 +267,7 @@ impl StoreWriter {
     ///
     /// # Errors
     ///
-    /// If a file cannot be read or written, or the log is damaged.
+    /// Fails if a file cannot be read or written, or the log is damaged.
     pub fn rewind(&mut self) -> Result<LogContents, LogError> {
         self.sync()?;
         let Some(log) = &mut self.log else {
@@ -284,7 +284,7 @@ impl StoreWriter {
     ///
     /// # Errors
     ///
-    /// The errors of [`StoreWriter::rewind`].
+    /// Fails as [`StoreWriter::rewind`] does.
     pub fn contents(&self) -> Result<LogContents, LogError> {
         match &self.log {
             Some(log) => LogContents::read(&self.directory.path.join(&log.name), self.encryption.keyring()),
@@ -301,7 +301,7 @@ impl StoreWriter {
     ///
     /// # Errors
     ///
-    /// If a file cannot be read or written, or the log is damaged.
+    /// Fails if a file cannot be read or written, or the log is damaged.
     pub fn has_head(&mut self) -> Result<bool, LogError> {
         self.sync()?;
         let Some(log) = &self.log else { return Ok(true) };
@@ -319,7 +319,7 @@ impl StoreWriter {
     ///
     /// # Errors
     ///
-    /// The errors of [`StoreWriter::has_head`].
+    /// Fails as [`StoreWriter::has_head`] does.
     pub fn remove_headless_log(&mut self) -> Result<(), LogError> {
         if self.has_head()? {
             return Ok(());
@@ -383,7 +383,7 @@ impl StoreWriter {
     ///
     /// # Errors
     ///
-    /// If the log does not end there, if no log has begun, if a repeated event differs, or if the file cannot be
+    /// Fails if the log does not end there, if no log has begun, if a repeated event differs, or if the file cannot be
     /// written.
     pub fn append(&mut self, position: u64, event: &[u8]) -> Result<AppendOutcome, LogError> {
         let Some(log) = &mut self.log else {
@@ -412,7 +412,7 @@ impl StoreWriter {
     ///
     /// # Errors
     ///
-    /// If no log has begun, or the file cannot be written.
+    /// Fails if no log has begun, or the file cannot be written.
     pub fn append_next(&mut self, event: &[u8]) -> Result<(), LogError> {
         let position = self.log.as_ref().map_or(0, |log| log.position);
         self.append(position, event).map(drop)
@@ -427,8 +427,8 @@ impl StoreWriter {
     ///
     /// # Errors
     ///
-    /// If the file cannot be written or synced, or an earlier sync has failed. After a failed sync, the error stays until
-    /// the store is [reopened](StoreWriter::reopen).
+    /// Fails if the file cannot be written or synced, or an earlier sync has failed. After a failed sync, the error
+    /// stays until the store is [reopened](StoreWriter::reopen).
     pub fn sync(&mut self) -> Result<(), LogError> {
         self.refuse_after_failed_sync()?;
         self.flush()?;
@@ -446,7 +446,7 @@ impl StoreWriter {
     ///
     /// # Errors
     ///
-    /// If the file cannot be written, the thread cannot be started, or an earlier sync has failed.
+    /// Fails if the file cannot be written, the thread cannot be started, or an earlier sync has failed.
     pub fn start_sync(&mut self) -> Result<u64, LogError> {
         self.refuse_after_failed_sync()?;
         self.flush()?;
@@ -471,7 +471,7 @@ impl StoreWriter {
     ///
     /// # Errors
     ///
-    /// If a sync has failed.
+    /// Fails if a sync has failed.
     pub fn ended_sync(&mut self) -> Result<u64, LogError> {
         if let Some(end) = self.syncer.as_ref().and_then(LogSyncer::take_end) {
             self.end_sync(end)?;
@@ -569,7 +569,7 @@ impl StoreDirectory {
     ///
     /// # Errors
     ///
-    /// The errors of [`StoreWriter::open`].
+    /// Fails as [`StoreWriter::open`] does.
     pub fn open(self, at_rest: LogEncryption) -> Result<StoreWriter, LogError> {
         at_rest.check()?;
         StoreWriter::in_directory(self, at_rest)

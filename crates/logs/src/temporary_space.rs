@@ -40,7 +40,7 @@ impl TemporarySpace {
     ///
     /// # Errors
     ///
-    /// If all files together would exceed the limit.
+    /// Fails if all files together would exceed the limit.
     pub(crate) fn grow(&mut self, bytes: u64) -> io::Result<()> {
         let more = bytes.saturating_sub(self.bytes);
         let used = TEMPORARY_USED.fetch_add(more, Ordering::Relaxed);

@@ -20,7 +20,7 @@ impl ThreadPanic {
     ///
     /// # Errors
     ///
-    /// If `work` panics.
+    /// Fails if `work` panics.
     pub fn catch<T>(task: &'static str, work: impl FnOnce() -> T) -> Result<T, Self> {
         catch_unwind(AssertUnwindSafe(work))
             .map_err(|panic| Self { task, message: panic_message(&*panic).to_owned() })
@@ -30,7 +30,7 @@ impl ThreadPanic {
     ///
     /// # Errors
     ///
-    /// The error of `work`, or its panic.
+    /// Fails if `work` fails or panics.
     pub fn catch_in<T, E: From<Self>>(
         task: &'static str,
         work: impl FnOnce() -> Result<T, E>,

@@ -126,7 +126,7 @@ impl TransactionCutter {
     ///
     /// # Errors
     ///
-    /// If an event cannot be decoded, and the errors of `give`.
+    /// Fails if an event cannot be decoded, and the errors of `give`.
     pub fn cut_chunk<E: From<CutError>>(
         &mut self,
         chunk: &EventChunk,
@@ -167,7 +167,7 @@ impl TransactionCutter {
     ///
     /// # Errors
     ///
-    /// The errors of `give`.
+    /// Fails as `give` does.
     pub fn finish<E>(&mut self, give: TakeSegment<'_, E>) -> Result<(), E> {
         match self.tracker.open().cloned() {
             Some(outline) => self.give_unfinished(&outline, give),
@@ -268,7 +268,7 @@ impl OpenTransaction {
 ///
 /// # Errors
 ///
-/// If the log cannot be read, and the errors of `take`.
+/// Fails if the log cannot be read, and the errors of `take`.
 pub fn read_events_within<E: From<LogError>>(
     reader: &mut LogReader,
     range: Range<u64>,

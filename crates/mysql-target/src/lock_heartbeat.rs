@@ -39,7 +39,7 @@ impl LockHeartbeat {
     ///
     /// # Errors
     ///
-    /// If the system starts no more threads.
+    /// Fails if the system starts no more threads.
     pub(crate) fn start(control: &Arc<Mutex<SqlConnection>>) -> io::Result<Self> {
         let (stop, stopped) = channel();
         let control = Arc::clone(control);

@@ -108,7 +108,7 @@ impl LogCompressor {
     ///
     /// # Errors
     ///
-    /// If the system starts no more threads.
+    /// Fails if the system starts no more threads.
     pub(crate) fn start(
         setup: CompressorSetup,
         stats: SharedReceiveStats,

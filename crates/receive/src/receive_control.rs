@@ -94,7 +94,7 @@ impl ReceiveControl {
     ///
     /// # Errors
     ///
-    /// If the logs cannot be removed, or the receiver does not take the request in time.
+    /// Fails if the logs cannot be removed, or the receiver does not take the request in time.
     pub fn purge_before(&self, log: &str) -> Result<usize, ControlError> {
         self.purge_before_within(log, REQUEST_TIMEOUT)
     }

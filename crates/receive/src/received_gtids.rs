@@ -30,7 +30,7 @@ impl ReceivedGtids {
     ///
     /// # Errors
     ///
-    /// If the log cannot be read.
+    /// Fails if the log cannot be read.
     pub(crate) fn read_store(directory: &Path, keyring: Option<&Path>) -> Result<Self, LogError> {
         let mut received = Self::default();
         let store = Store::open(directory)?;

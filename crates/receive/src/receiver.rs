@@ -123,7 +123,7 @@ impl LogReceiver {
     ///
     /// # Errors
     ///
-    /// If the directory belongs to a server, or cannot be read or written, or no thread can be started.
+    /// Fails if the directory belongs to a server, or cannot be read or written, or no thread can be started.
     ///
     /// # Panics
     ///
@@ -224,7 +224,7 @@ impl LogReceiver {
     ///
     /// # Errors
     ///
-    /// If no source can continue, or the disk fails for another reason than lacking space.
+    /// Fails if no source can continue, or the disk fails for another reason than lacking space.
     pub fn run(mut self, mut store: StoreWriter) -> Result<(), ReceiveFailure> {
         loop {
             self.wait_while_paused(&mut store);

@@ -102,8 +102,8 @@ impl AccountFile {
     ///
     /// # Errors
     ///
-    /// If the file cannot be read, users other than its owner and group can access it, or a part of the file is unknown
-    /// or invalid.
+    /// Fails if the file cannot be read, users other than its owner and group can access it, or a part of the file is
+    /// unknown or invalid.
     pub fn load(&self) -> Result<RelayAccounts, AccountFileError> {
         self.parse(&self.read_text()?).map(RelayAccounts::new)
     }
@@ -112,8 +112,8 @@ impl AccountFile {
     ///
     /// # Errors
     ///
-    /// If the file cannot be read or replaced, the account is invalid, or an account with its name and one of its hosts
-    /// exists.
+    /// Fails if the file cannot be read or replaced, the account is invalid, or an account with its name and one of its
+    /// hosts exists.
     pub fn add(&self, account: &RelayAccount) -> Result<(), AccountFileError> {
         if let Some(directory) = self.path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
             let created = fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
@@ -132,7 +132,7 @@ impl AccountFile {
     ///
     /// # Errors
     ///
-    /// If the file cannot be read or replaced, or has no such account.
+    /// Fails if the file cannot be read or replaced, or has no such account.
     pub fn remove(&self, name: &str) -> Result<(), AccountFileError> {
         self.change(|text| {
             let accounts = self.parse(&text)?;

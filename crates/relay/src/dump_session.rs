@@ -207,8 +207,8 @@ impl DumpSession {
     ///
     /// # Errors
     ///
-    /// Error 1236: the log has no format description, an event is too large, or a transaction cannot be sent to this
-    /// client.
+    /// Fails with error 1236 if the log has no format description, an event is too large, or a transaction cannot be
+    /// sent to this client.
     pub fn take_events(
         &mut self,
         chunk: &Arc<FormChunk>,

@@ -90,7 +90,7 @@ impl DumpRequest {
     ///
     /// # Errors
     ///
-    /// If the GTID set cannot be decoded.
+    /// Fails if the GTID set cannot be decoded.
     pub fn from_gtids(dump: &BinlogDumpGtid<'_>) -> Result<Self, DecodeError> {
         let BinlogDumpGtid { flags, server_id, file, position, gtids } = *dump;
         let mode = DumpMode::Gtids(GtidSet::decode(gtids)?);
@@ -114,7 +114,7 @@ fn log_name(file: &[u8]) -> Vec<u8> {
 ///
 /// # Errors
 ///
-/// If the store cannot be read.
+/// Fails if the store cannot be read.
 pub fn can_find_start(store: &RelayStore, mode: &DumpMode) -> Result<bool, RelayError> {
     let names = store.log_names()?;
     match (names.as_slice(), mode) {
@@ -132,7 +132,7 @@ pub fn can_find_start(store: &RelayStore, mode: &DumpMode) -> Result<bool, Relay
 ///
 /// # Errors
 ///
-/// Error 1236 with the server's message.
+/// Fails with error 1236 and the server's message.
 pub fn find_start(
     source: &FormSource,
     request: &DumpRequest,

@@ -83,7 +83,7 @@ impl DumpStream {
     ///
     /// # Errors
     ///
-    /// Error 1236 with the server's message. This error ends the dump.
+    /// Fails with error 1236 and the server's message. This error ends the dump.
     pub fn next(&mut self, now: Instant, out: &mut Vec<DumpPiece>) -> Result<DumpStep, DumpError> {
         if let StreamStart::Ahead(position) = self.start {
             let (source, log) = (self.reader.source(), self.reader.log());

@@ -41,7 +41,7 @@ pub(crate) type EventVisitor<'v> = dyn FnMut(ListedRelayEvent) -> ControlFlow<()
 ///
 /// # Errors
 ///
-/// If the log cannot be read or decoded; [`RelayError::Interrupted`] after a request of `interrupt`.
+/// Fails if the log cannot be read or decoded; [`RelayError::Interrupted`] after a request of `interrupt`.
 pub(crate) fn list_events(
     source: &FormSource,
     log: &Arc<str>,

@@ -380,7 +380,7 @@ impl ChunkMarker {
     ///
     /// # Errors
     ///
-    /// The error itself, if no event is kept.
+    /// Fails with the error itself if no event is kept.
     fn fail_after(&mut self, error: RelayError, marks: &mut ChunkMarks) -> Result<(), RelayError> {
         let kept = match self.is_as_stored {
             true => marks.slices.len(),

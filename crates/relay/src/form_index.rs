@@ -117,7 +117,7 @@ impl FormIndex {
     ///
     /// # Errors
     ///
-    /// If the log cannot be read.
+    /// Fails if the log cannot be read.
     pub fn load(
         path: &Path,
         form: LogForm,
@@ -133,7 +133,7 @@ impl FormIndex {
     ///
     /// # Errors
     ///
-    /// If the log cannot be read, or the file cannot be written.
+    /// Fails if the log cannot be read, or the file cannot be written.
     pub fn save(
         &self,
         path: &Path,

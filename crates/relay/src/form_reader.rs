@@ -62,7 +62,7 @@ impl FormReader {
     ///
     /// # Errors
     ///
-    /// As [`FormSource::read`].
+    /// Fails as [`FormSource::read`] does.
     pub fn read_next(&mut self) -> Result<ReaderStep, RelayError> {
         match self.source.read(&self.log, self.position)? {
             FormRead::Chunk(chunk) => {

@@ -192,7 +192,7 @@ impl FormSource {
     ///
     /// # Errors
     ///
-    /// If the log cannot be read or rendered, or is not in the store.
+    /// Fails if the log cannot be read or rendered, or is not in the store.
     pub fn read(&self, log: &Arc<str>, position: u64) -> Result<FormRead, RelayError> {
         let claimed = (Arc::clone(log), position);
         let mut shared = self.lock();
@@ -240,7 +240,7 @@ impl FormSource {
     ///
     /// # Errors
     ///
-    /// [`RelayError::NotAnEvent`] and [`RelayError::PastEnd`]; otherwise as [`FormSource::read`].
+    /// Fails with [`RelayError::NotAnEvent`] or [`RelayError::PastEnd`]; otherwise as [`FormSource::read`] does.
     pub fn locate(
         &self,
         log: &Arc<str>,
@@ -286,7 +286,8 @@ impl FormSource {
     ///
     /// # Errors
     ///
-    /// As [`FormSource::read`], except faults of the log; [`RelayError::Interrupted`] after a request of `interrupt`.
+    /// Fails as [`FormSource::read`] does, except for faults of the log. Fails with
+    /// [`RelayError::Interrupted`] after a request of `interrupt`.
     pub fn form_size(&self, log: &Arc<str>, interrupt: &StatementInterrupt) -> Result<u64, RelayError> {
         let mut position = self.index_entry(log, |_| true)?.at.rendered;
         loop {
@@ -305,7 +306,7 @@ impl FormSource {
     ///
     /// # Errors
     ///
-    /// If the log is not in the store or cannot be read.
+    /// Fails if the log is not in the store or cannot be read.
     pub fn indexed_size(&self, log: &Arc<str>) -> Result<IndexedSize, RelayError> {
         let end = self.index_entry(log, |_| true)?.at.rendered;
         let shared = self.lock();
@@ -336,7 +337,7 @@ impl FormSource {
     ///
     /// # Errors
     ///
-    /// As [`FormSource::read`].
+    /// Fails as [`FormSource::read`] does.
     pub fn rendered_position(&self, log: &Arc<str>, stored: u64) -> Result<FormPosition, RelayError> {
         self.last_start(log, &|start| start.original <= stored)
     }
@@ -346,7 +347,7 @@ impl FormSource {
     ///
     /// # Errors
     ///
-    /// As [`FormSource::read`].
+    /// Fails as [`FormSource::read`] does.
     pub fn stored_position(&self, log: &Arc<str>, rendered: u64) -> Result<FormPosition, RelayError> {
         self.last_start(log, &|start| start.rendered <= rendered)
     }
@@ -355,7 +356,7 @@ impl FormSource {
     ///
     /// # Errors
     ///
-    /// If an index cannot be written.
+    /// Fails if an index cannot be written.
     pub fn save_indexes(&self) -> Result<(), RelayError> {
         let logs: Vec<Arc<str>> = self.lock().logs.keys().cloned().collect();
         logs.iter().try_for_each(|log| self.save_index(log))
@@ -384,7 +385,7 @@ impl FormSource {
     ///
     /// # Errors
     ///
-    /// If the list of logs cannot be read.
+    /// Fails if the list of logs cannot be read.
     pub fn forget_purged(&self) -> Result<(), RelayError> {
         let kept: HashSet<Arc<str>> = self.store.forget_purged()?.into_iter().collect();
         self.lock().forget(|log| !kept.contains(log));

@@ -26,21 +26,21 @@ pub trait RelayFacts: Send + Sync {
     ///
     /// # Errors
     ///
-    /// If a log cannot be read, or `interrupt` ends the statement.
+    /// Fails if a log cannot be read, or `interrupt` ends the statement.
     fn logs(&self, form: LogForm, interrupt: &StatementInterrupt) -> Result<Vec<ServedLog>, RelayError>;
 
     /// Returns the GTIDs of all stored transactions. Unlike [`end`](Self::end), renders no log.
     ///
     /// # Errors
     ///
-    /// If a log cannot be read.
+    /// Fails if a log cannot be read.
     fn gtids(&self) -> Result<GtidSet, RelayError>;
 
     /// Returns the end of the newest log in a form. Renders the whole log, which can take minutes.
     ///
     /// # Errors
     ///
-    /// If a log cannot be read, or `interrupt` ends the statement.
+    /// Fails if a log cannot be read, or `interrupt` ends the statement.
     fn end(&self, form: LogForm, interrupt: &StatementInterrupt) -> Result<NewestLogEnd, RelayError>;
 
     /// Returns the source of a form, to list events; `None` if there are no logs to read.
@@ -71,7 +71,7 @@ pub trait RelayFacts: Send + Sync {
     ///
     /// # Errors
     ///
-    /// If the list of logs cannot be read.
+    /// Fails if the list of logs cannot be read.
     fn log_sizes(&self, limit: usize) -> Result<Vec<LogSize>, RelayError> {
         let _ = limit;
         Ok(Vec::new())
@@ -93,14 +93,14 @@ pub trait RelayFacts: Send + Sync {
     ///
     /// # Errors
     ///
-    /// If the log cannot be read.
+    /// Fails if the log cannot be read.
     fn purged_gtids(&self) -> Result<GtidSet, RelayError>;
 
     /// Returns the MariaDB GTIDs of all stored transactions, as `gtid_binlog_pos` shows them; empty for other logs.
     ///
     /// # Errors
     ///
-    /// If a log cannot be read.
+    /// Fails if a log cannot be read.
     fn mariadb_gtids(&self) -> Result<String, RelayError> {
         Ok(String::new())
     }

@@ -72,7 +72,7 @@ impl RelayStore {
     ///
     /// # Errors
     ///
-    /// As [`Store::open`].
+    /// Fails as [`Store::open`] does.
     pub fn open(path: impl AsRef<Path>, keyring: Option<PathBuf>) -> Result<Self, RelayError> {
         // The keyring is read again for each log. Read it now, to report a wrong path before the first client connects.
         keyring.as_deref().map(read_keyring).transpose()?;
@@ -84,7 +84,7 @@ impl RelayStore {
     ///
     /// # Errors
     ///
-    /// If the list cannot be read.
+    /// Fails if the list cannot be read.
     pub fn log_names(&self) -> Result<Vec<Arc<str>>, RelayError> {
         let mut store = lock(&self.store);
         refresh(&mut store)?;
@@ -95,7 +95,7 @@ impl RelayStore {
     ///
     /// # Errors
     ///
-    /// If the store has no such log, or the log cannot be read or is a relay log.
+    /// Fails if the store has no such log, or the log cannot be read or is a relay log.
     pub fn head(&self, log: &Arc<str>) -> Result<Option<Arc<HeadEvents>>, RelayError> {
         let file = self.identity(log)?;
         if let Some(head) = self.known_head(log, file).filter(|head| head.is_final) {
@@ -114,7 +114,7 @@ impl RelayStore {
     ///
     /// # Errors
     ///
-    /// As [`RelayStore::head`].
+    /// Fails as [`RelayStore::head`] does.
     pub fn writer_version(&self, log: &Arc<str>) -> Result<Option<String>, RelayError> {
         let known = self.known_head(log, self.identity(log)?);
         let head = match known {
@@ -139,7 +139,7 @@ impl RelayStore {
     ///
     /// # Errors
     ///
-    /// If the list cannot be read.
+    /// Fails if the list cannot be read.
     pub fn forget_purged(&self) -> Result<Vec<Arc<str>>, RelayError> {
         let names = self.log_names()?;
         lock(&self.heads).retain(|log, _| names.contains(log));
@@ -150,7 +150,7 @@ impl RelayStore {
     ///
     /// # Errors
     ///
-    /// If the store has no such log, or its list cannot be read.
+    /// Fails if the store has no such log, or its list cannot be read.
     pub fn path(&self, log: &str) -> Result<PathBuf, RelayError> {
         let mut store = lock(&self.store);
         if let Some(path) = find_log(&store, log) {

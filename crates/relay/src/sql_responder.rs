@@ -223,7 +223,7 @@ impl SqlResponder {
     ///
     /// # Errors
     ///
-    /// If the statement has more than 64 KiB.
+    /// Fails if the statement has more than 64 KiB.
     pub fn check_size(sql: &str) -> Result<(), ServerError> {
         if sql.len() > Self::STATEMENT_SIZE_MAX { Err(statement_too_large()) } else { Ok(()) }
     }
@@ -242,7 +242,7 @@ impl SqlResponder {
     ///
     /// # Errors
     ///
-    /// If there is no such database.
+    /// Fails if there is no such database.
     pub fn use_database(&self, name: &str, session: &mut SqlSession) -> Result<(), ServerError> {
         let database = find_database(name).ok_or_else(|| unknown_database(name))?;
         session.database = Some(database.to_owned());

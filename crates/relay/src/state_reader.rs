@@ -30,7 +30,7 @@ impl<S: StoredState> StateReader<S> {
     ///
     /// # Errors
     ///
-    /// If a log cannot be read. The next call then starts again at the newest log.
+    /// Fails if a log cannot be read. The next call then starts again at the newest log.
     pub fn read(&mut self, as_is: &Arc<FormSource>) -> Result<&S, RelayError> {
         if self.advance(as_is).is_err() {
             // The log of the last call may have been purged. The head of the newest log contains the same state.

@@ -31,14 +31,14 @@ pub trait UpstreamControl: Send + Sync {
     ///
     /// # Errors
     ///
-    /// If a value is invalid.
+    /// Fails if a value is invalid.
     fn change_source(&self, change: &SourceChange) -> Result<(), ServerError>;
 
     /// Removes the logs before this one, and returns their number.
     ///
     /// # Errors
     ///
-    /// If a log cannot be removed, or the receiver is busy.
+    /// Fails if a log cannot be removed, or the receiver is busy.
     fn purge_before(&self, log: &str) -> Result<usize, ServerError>;
 
     /// Returns the level at which stored logs are compressed when they are closed; `None` if they stay as they are.
@@ -52,7 +52,7 @@ pub trait UpstreamControl: Send + Sync {
     ///
     /// # Errors
     ///
-    /// If the source returns an error or cannot be reached.
+    /// Fails if the source returns an error or cannot be reached.
     fn flush_logs(&self) -> Result<(), ServerError>;
 }
 

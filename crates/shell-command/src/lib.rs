@@ -69,7 +69,7 @@ impl ShellCommand<'_> {
     ///
     /// # Errors
     ///
-    /// If the command cannot be run, fails, exceeds a limit, or is cancelled.
+    /// Fails if the command cannot be run, fails, exceeds a limit, or is cancelled.
     pub fn run(&self, is_cancelled: impl Fn() -> bool) -> Result<Vec<u8>, ShellCommandError> {
         let mut shell = Command::new("/bin/sh");
         shell.arg("-c").arg(self.text).stdin(Stdio::null()).stdout(Stdio::piped());

@@ -222,7 +222,7 @@ impl PayloadWriter {
     ///
     /// # Errors
     ///
-    /// Returns the errors of `take`.
+    /// Fails as `take` does.
     pub fn drain<E>(&mut self, take: impl FnOnce(&[u8]) -> Result<(), E>) -> Result<u64, E> {
         let size = self.frame.len();
         take(&self.frame)?;

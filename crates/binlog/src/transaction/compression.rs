@@ -219,7 +219,7 @@ pub struct GtidMove {
 ///
 /// # Errors
 ///
-/// The errors of [`put_gtid_resized`].
+/// Fails as [`put_gtid_resized`] does.
 pub fn put_gtid_renumbered(
     raw: &RawEvent<'_>,
     moved: &GtidMove,

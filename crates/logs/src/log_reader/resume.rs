@@ -33,7 +33,7 @@ impl LogReader {
     ///
     /// # Errors
     ///
-    /// If the log cannot be read.
+    /// Fails if the log cannot be read.
     pub fn resume_at(&mut self, is_start: impl Fn(EventType) -> bool) -> Result<Option<u64>, LogError> {
         match self.kind {
             LogKind::Binary => self.find_event(u64::MAX, &is_start),
@@ -49,7 +49,7 @@ impl LogReader {
     ///
     /// # Errors
     ///
-    /// If the log cannot be read.
+    /// Fails if the log cannot be read.
     ///
     /// # Panics
     ///
@@ -74,7 +74,7 @@ impl LogReader {
     ///
     /// # Errors
     ///
-    /// If the log cannot be read.
+    /// Fails if the log cannot be read.
     pub fn seek_near(&mut self, position: u64) -> Result<Option<u64>, LogError> {
         let here = self.position();
         if self.kind == LogKind::Relay || self.state == ReadState::MariadbCiphertext || self.size()?.is_none()
@@ -103,7 +103,7 @@ impl LogReader {
     ///
     /// # Errors
     ///
-    /// If the log cannot be read.
+    /// Fails if the log cannot be read.
     ///
     /// # Panics
     ///

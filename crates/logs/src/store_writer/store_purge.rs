@@ -33,7 +33,7 @@ impl StoreWriter {
     ///
     /// # Errors
     ///
-    /// If a file cannot be read, written or removed.
+    /// Fails if a file cannot be read, written or removed.
     pub fn purge(
         &mut self,
         keep: RetentionLimit,
@@ -50,7 +50,7 @@ impl StoreWriter {
     ///
     /// # Errors
     ///
-    /// The errors of [`StoreWriter::purge`].
+    /// Fails as [`StoreWriter::purge`] does.
     pub fn purge_before(&mut self, log: &str) -> Result<usize, LogError> {
         self.purge_counted(|_, names| Ok(names.iter().position(|name| *name == log).unwrap_or(0)))
     }

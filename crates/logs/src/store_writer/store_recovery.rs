@@ -22,7 +22,7 @@ impl StoreWriter {
     ///
     /// # Errors
     ///
-    /// The errors of [`StoreWriter::open`]. The call can be repeated. No other call is possible until it succeeds.
+    /// Fails as [`StoreWriter::open`] does. The call can be repeated. No other call is possible until it succeeds.
     pub fn reopen(&mut self) -> Result<u64, LogError> {
         // An error of a sync is recorded. Bytes that may be lost are removed below.
         let _ = self.finish_syncs();

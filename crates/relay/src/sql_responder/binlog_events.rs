@@ -76,7 +76,7 @@ impl BinlogEvents {
     ///
     /// # Errors
     ///
-    /// If the log cannot be read, or the statement is interrupted.
+    /// Fails if the log cannot be read, or the statement is interrupted.
     pub fn read(&self, visit: &mut dyn FnMut(Vec<SqlValue>) -> ControlFlow<()>) -> Result<(), ServerError> {
         let Some(EventsStart { source, log, event }) = &self.start else { return Ok(()) };
         let (mut skipped, mut left) = (self.skipped, self.limit);

@@ -64,7 +64,8 @@ impl QueryEngine {
     ///
     /// # Errors
     ///
-    /// Errors of SQLite, as errors of a server. Also if the query needs too much time or memory, or is interrupted.
+    /// Fails with the errors of SQLite, as errors of a server. Also fails if the query needs too much time
+    /// or memory, or is interrupted.
     pub(super) fn run(
         &self,
         query: &str,

@@ -22,7 +22,7 @@ pub(super) struct VariableReference {
 ///
 /// # Errors
 ///
-/// For unknown system variables, and for functions that a server would refuse.
+/// Fails for unknown system variables, and for functions that a server would refuse.
 pub(super) fn take_scalar(
     words: &mut SqlWords,
     context: &VariableContext<'_>,
@@ -141,7 +141,7 @@ pub(super) fn take_reference(words: &mut SqlWords) -> Option<VariableReference> 
 ///
 /// # Errors
 ///
-/// If there is no such variable in this scope.
+/// Fails if there is no such variable in this scope.
 pub(super) fn read_variable(
     reference: &VariableReference,
     context: &VariableContext<'_>,

@@ -57,7 +57,7 @@ impl<'s> SelectText<'s> {
     ///
     /// # Errors
     ///
-    /// If a quote or a comment has no end.
+    /// Fails if a quote or a comment has no end.
     pub(super) fn parse(sql: &'s str, part: Range<usize>, sql_mode: u64) -> Result<Self, ServerError> {
         let (mut tokens, mut depths, mut depth) = (Vec::new(), Vec::new(), 0usize);
         for mut token in SqlLexer::new(&sql.as_bytes()[part.clone()], sql_mode) {
@@ -89,7 +89,7 @@ impl<'s> SelectText<'s> {
     ///
     /// # Errors
     ///
-    /// For syntax that SQLite would misunderstand, and for unknown system variables.
+    /// Fails for syntax that SQLite would misunderstand, and for unknown system variables.
     pub(super) fn select(&self, context: &VariableContext<'_>) -> Result<String, ServerError> {
         let mut out = String::new();
         let mut at = 0;
@@ -133,7 +133,7 @@ impl<'s> SelectText<'s> {
     ///
     /// # Errors
     ///
-    /// For syntax that SQLite would misunderstand, and for unknown system variables.
+    /// Fails for syntax that SQLite would misunderstand, and for unknown system variables.
     pub(super) fn expression(&self, context: &VariableContext<'_>) -> Result<String, ServerError> {
         let mut out = String::new();
         self.put_expression(0..self.tokens.len(), &mut out, context)?;

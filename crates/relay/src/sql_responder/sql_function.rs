@@ -181,7 +181,7 @@ impl SqlFunction {
     ///
     /// # Errors
     ///
-    /// For a wrong number of arguments, and for arguments that a server refuses.
+    /// Fails for a wrong number of arguments, and for arguments that a server refuses.
     pub(crate) fn call(&self, context: &FunctionContext, values: &[SqlValue]) -> FunctionResult {
         if !self.arguments.contains(&values.len()) {
             return Err(wrong_argument_count(self.name));

@@ -270,7 +270,7 @@ impl SystemVariable {
     ///
     /// # Errors
     ///
-    /// If the presented server version has no such variable.
+    /// Fails if the presented server version has no such variable.
     pub(crate) fn find(name: &str, version: ServerVersion) -> Result<&'static Self, ServerError> {
         let mut named = SYSTEM_VARIABLES.iter().filter(|variable| variable.name.eq_ignore_ascii_case(name));
         named.find(|variable| variable.is_available(version)).ok_or_else(|| unknown_variable(name))
@@ -291,7 +291,7 @@ impl SystemVariable {
     ///
     /// # Errors
     ///
-    /// If the variable has no value in this scope, or the value cannot be found.
+    /// Fails if the variable has no value in this scope, or the value cannot be found.
     pub(crate) fn value(
         &self,
         scope: RequestedScope,
@@ -323,7 +323,7 @@ impl SystemVariable {
     ///
     /// # Errors
     ///
-    /// If the variable cannot have this value.
+    /// Fails if the variable cannot have this value.
     pub(crate) fn converted(
         &self,
         value: &SqlValue,

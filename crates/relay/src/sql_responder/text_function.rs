@@ -114,7 +114,7 @@ pub(super) fn cast_char(_: &FunctionContext, values: &[SqlValue]) -> FunctionRes
 ///
 /// # Errors
 ///
-/// If the pattern is not a regular expression.
+/// Fails if the pattern is not a regular expression.
 pub(crate) fn is_match(text: &str, pattern: &str) -> Result<bool, ServerError> {
     let mut builder = RegexBuilder::new(pattern);
     let builder = builder.case_insensitive(true).unicode(false).size_limit(PATTERN_SIZE_MAX);

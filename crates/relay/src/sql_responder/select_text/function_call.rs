@@ -164,7 +164,7 @@ impl SelectText<'_> {
     ///
     /// # Errors
     ///
-    /// For functions that the relay does not have.
+    /// Fails for functions that the relay does not have.
     pub(super) fn put_call(
         &self,
         at: usize,
