@@ -70,8 +70,12 @@ impl MessageMatcher {
         let literals = templates::literals(message);
         let size = literals.iter().map(|text| text.trim().len()).sum::<usize>();
         let is_short = size < CLEAR_LEN;
-        // A short text counts only where a clause can begin.
-        let mut pattern = if is_short { r#"(?:^|: |; |, |\(|\||  |>|")"#.to_owned() } else { String::new() };
+        // A short text counts only where a clause or a value can begin.
+        let mut pattern = if is_short {
+            r#"(?:^|: |; |, |expected |found |got |\(|\||  |>|")"#.to_owned()
+        } else {
+            String::new()
+        };
         let is_word = |letter: Option<char>| letter.is_some_and(char::is_alphanumeric);
         if is_word(literals.first().and_then(|text| text.chars().next())) {
             pattern.push_str(r"\b");
@@ -155,6 +159,7 @@ mod tests {
         };
         check("no memory", "bintide: no memory", true);
         check("no memory", "there is no memory", false);
+        check("0 or 1", "byte 4: flag is 7, expected 0 or 1", true);
         check("the log {name} is not there any more", "bintide: the log a.1 is not there any more: x", true);
         check("{a}{b}", "bintide", false);
     }
