@@ -102,8 +102,8 @@ impl EncryptedHeader {
         let mut cursor = Cursor::new(bytes);
         let magic = cursor.array()?;
         if magic != MAGIC_ENCRYPTED {
-            let (field, found) = ("magic", u64::from(u32::from_be_bytes(magic)));
-            let expected = "fd 62 69 6e (an encrypted log)";
+            let (field, found) = ("magic number", u64::from(u32::from_be_bytes(magic)));
+            let expected = "4251085166 (fd 62 69 6e, an encrypted log)";
             return Err(DecodeError::new(0, DecodeReason::Unexpected { field, found, expected }));
         }
         if cursor.u8()? != VERSION {
@@ -134,8 +134,7 @@ impl EncryptedHeader {
             let reason = DecodeReason::Unexpected { field, found, expected: "zeros to the header's end" };
             return Err(DecodeError::new(cursor.offset() + index, reason));
         }
-        let missing =
-            |field| cursor.error(DecodeReason::Unexpected { field, found: 0, expected: "a mandatory field" });
+        let missing = |field| cursor.error(DecodeReason::Missing { field });
         Ok(Self {
             key_id: key_id.ok_or_else(|| missing("key name"))?,
             password: password.ok_or_else(|| missing("password"))?,
@@ -260,9 +259,8 @@ mod tests {
 
     use super::{
         ENCRYPTED_HEADER_SIZE, EncryptedHeader, EncryptionKeyError, FilePassword, IV_SIZE, KEY_SIZE, Keyring,
-        KeyringKey,
+        KeyringKey, PASSWORD_SIZE,
     };
-    use crate::error::{DecodeError, DecodeReason};
     use crate::framer::{Framer, FramerOutput, MAGIC};
 
     fn samples() -> impl Iterator<Item = (PathBuf, Keyring)> {
@@ -335,23 +333,34 @@ mod tests {
     fn faults_in_headers() {
         let (path, _) = samples().next().unwrap();
         let good = header(&std::fs::read(path).unwrap());
-        let check = |at: usize, byte: u8, offset: usize, what: fn(&DecodeReason) -> bool| {
+        let check = |changes: &[(usize, u8)], expected: &str| {
             let mut bad = good;
-            bad[at] = byte;
-            let DecodeError { offset: found, reason } = EncryptedHeader::decode(&bad).unwrap_err();
-            assert!(found == offset && what(&reason), "byte {found}: {reason}");
+            changes.iter().for_each(|(at, byte)| bad[*at] = *byte);
+            assert_eq!(EncryptedHeader::decode(&bad).unwrap_err().to_string(), expected);
         };
-        check(0, 0xfe, 0, |reason| matches!(reason, DecodeReason::Unexpected { field: "magic", .. }));
-        check(4, 2, 4, |reason| matches!(reason, DecodeReason::Unsupported { .. }));
-        check(5, 9, 5, |reason| matches!(reason, DecodeReason::Unsupported { .. }));
+        let unknown = "an unknown field in the header of an encrypted log cannot be read";
+        check(
+            &[(0, 0xfe)],
+            "byte 0: magic number is 4267862382, expected 4251085166 (fd 62 69 6e, an encrypted log)",
+        );
+        check(&[(4, 2)], "byte 4: an encrypted log whose version is not 1 cannot be read");
+        check(&[(5, 9)], &format!("byte 5: {unknown}"));
         // The size of the name: the next field then has an unknown type.
-        check(6, 57, 64, |reason| matches!(reason, DecodeReason::Unsupported { .. }));
-        check(5, 0, 6, |reason| matches!(reason, DecodeReason::Unexpected { field: "padding", .. }));
-        check(511, 1, 511, |reason| matches!(reason, DecodeReason::Unexpected { field: "padding", .. }));
-        let mut empty = [0; ENCRYPTED_HEADER_SIZE];
-        empty[..5].copy_from_slice(&good[..5]);
-        let error = EncryptedHeader::decode(&empty).unwrap_err();
-        assert!(matches!(error.reason, DecodeReason::Unexpected { field: "key name", .. }));
+        check(&[(6, 57)], &format!("byte 64: {unknown}"));
+        check(&[(5, 0)], "byte 6: padding is 58, expected zeros to the header's end");
+        check(&[(511, 1)], "byte 511: padding is 1, expected zeros to the header's end");
+        // Each field by itself.
+        let alone = |range: std::ops::Range<usize>| {
+            let mut bad = [0; ENCRYPTED_HEADER_SIZE];
+            let size = range.len();
+            bad[..5].copy_from_slice(&good[..5]);
+            bad[5..5 + size].copy_from_slice(&good[range]);
+            EncryptedHeader::decode(&bad).unwrap_err().to_string()
+        };
+        let (password, iv) = (65, 65 + 1 + PASSWORD_SIZE);
+        assert_eq!(alone(password..iv), "byte 39: key name is missing");
+        assert_eq!(alone(5..password), "byte 66: password is missing");
+        assert_eq!(alone(5..iv), "byte 99: initialisation vector is missing");
     }
 
     proptest! {

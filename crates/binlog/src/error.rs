@@ -59,6 +59,11 @@ pub enum DecodeReason {
         /// Description of the allowed values.
         expected: &'static str,
     },
+    /// A mandatory field is missing.
+    Missing {
+        /// Name of the field.
+        field: &'static str,
+    },
     /// zstd reports an error.
     Zstd {
         /// zstd's error message.
@@ -140,6 +145,7 @@ impl fmt::Display for DecodeReason {
             Self::Unexpected { field, found, expected } => {
                 write!(out, "{field} is {found}, expected {expected}")
             }
+            Self::Missing { field } => write!(out, "{field} is missing"),
             Self::Zstd { message } => write!(out, "cannot be decompressed (zstd: {message})"),
             Self::Differs { field, found, expected } => {
                 write!(out, "{field} is {found}, expected {expected}")

@@ -203,7 +203,7 @@ fn inflate(_: &[u8], _: usize, _: DeflateWrapping) -> Result<Vec<u8>, DecodeReas
 
 #[cfg(all(test, feature = "zlib"))]
 mod tests {
-    use super::decompress;
+    use super::{decompress, decompress_value};
     use crate::error::{DecodeError, DecodeReason};
 
     /// `hello hello`, as compressed by Python's `zlib.compress`.
@@ -250,6 +250,29 @@ mod tests {
         check(&[0x82, 1], 100, Err(DecodeError::new(1, DecodeReason::Short { expected: 2, found: 1 })));
         let mut corrupt = part(&[0x81, 11]);
         corrupt[5] ^= 0x55;
-        assert!(decompress(&corrupt, 100).is_err());
+        let error = decompress(&corrupt, 100).unwrap_err().to_string();
+        assert_eq!(error, "byte 2: a corrupt zlib stream cannot be read");
+    }
+
+    #[test]
+    fn values_of_compressed_columns() {
+        let check = |stored: &[u8], expected: &str| {
+            let value = decompress_value(stored, 20);
+            let found = value
+                .map_or_else(|error| error.to_string(), |value| String::from_utf8_lossy(&value).into_owned());
+            assert_eq!(found, expected, "{stored:02x?}");
+        };
+        check(b"", "");
+        check(b"\x00plain", "plain");
+        check(&part(&[0x81, 11]), "hello hello");
+        // Without zlib's header and checksum.
+        check(&[&[0x89, 11], &HELLO[2..]].concat(), "hello hello");
+        check(
+            &part(&[0x90, 11]),
+            "byte 0: head of a compressed value is 144, expected 0, or 0x80 or 0x88 and a size of 1 to 4 bytes",
+        );
+        check(&part(&[0x81, 21]), "byte 1: size of a decompressed value is 21, must be at most 20");
+        check(&part(&[0x81, 12]), "byte 2: size of a decompressed stream is 11, expected the stated size");
+        check(&[0x82, 1], "byte 1: expected 2 more bytes, found 1");
     }
 }

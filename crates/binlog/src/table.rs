@@ -412,6 +412,13 @@ mod tests {
         check_type(246, &[5, 6], Err("byte 37: scale of DECIMAL is 6, must be at most 5"));
         check_type(252, &[5], Err("byte 36: prefix of BLOB is 5, must be at most 4"));
         check_type(252, &[0], Err("byte 36: prefix of BLOB is 0, expected 1"));
+        check_type(4, &[8], Err("byte 36: size of FLOAT is 8, must be at most 4"));
+        check_type(5, &[4], Err("byte 36: size of DOUBLE is 4, expected 8"));
+        check_type(18, &[7], Err("byte 36: digits of DATETIME is 7, must be at most 6"));
+        check_type(19, &[7], Err("byte 36: digits of TIME is 7, must be at most 6"));
+        check_type(242, &[5], Err("byte 36: prefix of VECTOR is 5, must be at most 4"));
+        check_type(245, &[5], Err("byte 36: prefix of JSON is 5, must be at most 4"));
+        check_type(255, &[0], Err("byte 36: prefix of GEOMETRY is 0, expected 1"));
         check_type(254, &[247, 3], Err("byte 37: size of ENUM or SET is 3, must be at most 2"));
         check_type(
             254,
@@ -517,7 +524,13 @@ mod tests {
             |table: &Table| each(table, |column| column.geometry_type.map(|shape| format!("{shape:?}")));
         check(&[7, 1, 1], shape, "- - - - - - - Point -");
         check(&[7, 1, 9], shape, "- - - - - - - Unknown(9) -");
-        check(&[13, 3, 0xfc, 0, 1], |table| each(table, |column| column.dimension), "- - - - - - - - 256");
+        let dimension = |table: &Table| each(table, |column| column.dimension);
+        check(&[13, 3, 0xfc, 0, 1], dimension, "- - - - - - - - 256");
+        check(
+            &[13, 9, 0xfe, 0, 0, 0, 0, 1, 0, 0, 0],
+            dimension,
+            "byte 57: dimension of VECTOR is 4294967296, must be at most 4294967295",
+        );
     }
 
     #[test]

@@ -374,6 +374,13 @@ mod tests {
         check(&column(16, &[1, 1]).unwrap(), &[1], Err("byte 0: size of BIT is 1, expected 2"));
         check(&column(254, &[247, 2]).unwrap(), &[1, 2], Ok(Value::Enum(513)));
         check(&column(254, &[248, 3]).unwrap(), &[1, 2, 3], Ok(Value::Set(0x03_0201)));
+        check(
+            &column(254, &[247, 2]).unwrap(),
+            &[1, 2, 3],
+            Err("byte 0: size of ENUM is 3, must be at most 2"),
+        );
+        check(&column(254, &[248, 8]).unwrap(), &[0; 9], Err("byte 0: size of SET is 9, must be at most 8"));
+        check(&column(5, &[8]).unwrap(), &[0; 4], Err("byte 0: size of the value is 4, expected 8"));
         check(&column(13, &[]).unwrap(), &[0], Ok(Value::Year(0)));
         check(&column(13, &[]).unwrap(), &[255], Ok(Value::Year(2155)));
         check(&column(242, &[4]).unwrap(), &[0; 5], Err("byte 4: expected the end, found 1 extra bytes"));

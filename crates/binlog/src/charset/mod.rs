@@ -516,6 +516,12 @@ mod tests {
     }
 
     #[test]
+    fn errors_name_the_byte_and_the_character_set() {
+        let text = Charset::Utf8mb4.decode(b"a\xff").unwrap_err().to_string();
+        assert_eq!(text, "byte 1: expected a character of utf8mb4, found byte 0xff");
+    }
+
+    #[test]
     fn wide_texts_become_utf8() {
         check(Charset::Ucs2, b"\x00a\x20\xac", Ok("a€"));
         check(Charset::Ucs2, b"\x00a\x20", Err(2));

@@ -155,7 +155,7 @@ impl<'a> EventBody<'a> for FormatDescription<'a> {
     fn encode(&self, _: BodyContext<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         match self.checksum_algorithm {
             None if has_checksum(self.server_version) => {
-                let (field, next) = ("checksum_algorithm", "the end, since server version 5.6.1");
+                let (field, next) = ("checksum_algorithm", "the end of the event since server version 5.6.1");
                 return Err(EncodeError::Missing { field, next });
             }
             Some(_) if !has_checksum(self.server_version) => check_size("checksum_algorithm", 1, 0)?,

@@ -61,21 +61,8 @@ impl GtidTagged<'_> {
 /// Version of the encoding, and number of the version field.
 const ENCODING_VERSION: u64 = 1;
 
-/// Names of the known fields, by number.
-const FIELDS: [&str; 12] = [
-    "0, flags",
-    "1, the source's UUID",
-    "2, the transaction's number",
-    "3, the tag",
-    "4, last_committed",
-    "5, sequence_number",
-    "6, the commit time",
-    "7, the original commit time",
-    "8, the transaction's size",
-    "9, the server's version",
-    "10, the original server's version",
-    "11, the commit group ticket",
-];
+/// Number of known fields.
+const FIELD_COUNT: u64 = 12;
 
 // All integers are variable-length.
 //
@@ -101,14 +88,16 @@ const FIELDS: [&str; 12] = [
 impl<'a> EventBody<'a> for GtidTagged<'a> {
     fn decode(cursor: &mut Cursor<'a>, _: BodyContext<'_>) -> Result<Self, DecodeError> {
         let fields_needed = decode_head(cursor)?;
-        let (flags, uuid) = (required_field(cursor, 0, Cursor::varlen)?, required_field(cursor, 1, uuid)?);
-        let (gno, tag) = (required_field(cursor, 2, Cursor::varlen_signed)?, required_field(cursor, 3, tag)?);
-        let last_committed = required_field(cursor, 4, Cursor::varlen_signed)?;
-        let sequence_number = required_field(cursor, 5, Cursor::varlen_signed)?;
-        let immediate_commit_us = required_field(cursor, 6, Cursor::varlen)?;
+        let flags = required_field(cursor, 0, "0 (flags)", Cursor::varlen)?;
+        let uuid = required_field(cursor, 1, "1 (the source's UUID)", uuid)?;
+        let gno = required_field(cursor, 2, "2 (the transaction's number)", Cursor::varlen_signed)?;
+        let tag = required_field(cursor, 3, "3 (the tag)", tag)?;
+        let last_committed = required_field(cursor, 4, "4 (last_committed)", Cursor::varlen_signed)?;
+        let sequence_number = required_field(cursor, 5, "5 (sequence_number)", Cursor::varlen_signed)?;
+        let immediate_commit_us = required_field(cursor, 6, "6 (the commit time)", Cursor::varlen)?;
         let original_commit_us = optional_field(cursor, 7, Cursor::varlen)?.unwrap_or(immediate_commit_us);
-        let transaction_size = Some(required_field(cursor, 8, Cursor::varlen)?);
-        let immediate_server_version = Some(required_field(cursor, 9, version)?);
+        let transaction_size = Some(required_field(cursor, 8, "8 (the transaction's size)", Cursor::varlen)?);
+        let immediate_server_version = Some(required_field(cursor, 9, "9 (the server's version)", version)?);
         let original_server_version = optional_field(cursor, 10, version)?.or(immediate_server_version);
         let commit_group_ticket = optional_field(cursor, 11, Cursor::varlen)?;
         let clock = LogicalClock { last_committed, sequence_number };
@@ -203,7 +192,7 @@ fn decode_head(cursor: &mut Cursor<'_>) -> Result<u64, DecodeError> {
     }
     let here = cursor.clone();
     let needed = cursor.varlen()?;
-    if needed > FIELDS.len() as u64 {
+    if needed > FIELD_COUNT {
         return Err(
             here.error(DecodeReason::Unsupported { what: "a tagged GTID with an unknown mandatory field" })
         );
@@ -211,16 +200,17 @@ fn decode_head(cursor: &mut Cursor<'_>) -> Result<u64, DecodeError> {
     Ok(needed)
 }
 
-/// Reads a mandatory field.
+/// Reads a mandatory field; `expected` is its number and name.
 fn required_field<'a, T>(
     cursor: &mut Cursor<'a>,
-    field: usize,
+    number: u64,
+    expected: &'static str,
     read: impl FnOnce(&mut Cursor<'a>) -> Result<T, DecodeError>,
 ) -> Result<T, DecodeError> {
     let here = cursor.clone();
     let found = cursor.varlen()?;
-    if found != field as u64 {
-        let (field, expected) = ("field of a tagged GTID", FIELDS[field]);
+    if found != number {
+        let field = "field of a tagged GTID";
         return Err(here.error(DecodeReason::Unexpected { field, found, expected }));
     }
     read(cursor)
@@ -229,12 +219,16 @@ fn required_field<'a, T>(
 /// Reads an optional field.
 fn optional_field<'a, T>(
     cursor: &mut Cursor<'a>,
-    field: usize,
+    number: u64,
     read: impl FnOnce(&mut Cursor<'a>) -> Result<T, DecodeError>,
 ) -> Result<Option<T>, DecodeError> {
-    match cursor.clone().varlen() {
-        Ok(found) if found == field as u64 => required_field(cursor, field, read).map(Some),
-        _ => Ok(None),
+    let here = cursor.clone();
+    match cursor.varlen() {
+        Ok(found) if found == number => read(cursor).map(Some),
+        _ => {
+            *cursor = here;
+            Ok(None)
+        }
     }
 }
 
@@ -270,7 +264,7 @@ fn ranged(cursor: &mut Cursor<'_>, field: &'static str, max: u64) -> Result<u64,
 mod tests {
     use super::GtidTagged;
     use crate::cursor::Cursor;
-    use crate::error::{DecodeError, DecodeReason};
+    use crate::error::DecodeError;
     use crate::event::{BodyContext, EventBody, EventType};
     use crate::events::{CommitStamps, LogicalClock};
     use crate::format::{ChecksumAlgorithm, EventFormat, Flavour};
@@ -363,24 +357,45 @@ mod tests {
 
     #[test]
     fn wrong_bodies() {
-        let check = |at: usize, byte: u8, expected: DecodeError| {
+        let check = |at: usize, byte: u8, expected: &str| {
             let mut body = BODY;
             body[at] = byte;
-            assert_eq!(decode(&body), Err(expected));
+            assert_eq!(decode(&body).unwrap_err().to_string(), expected);
         };
-        let unexpected = |field, found, expected| DecodeReason::Unexpected { field, found, expected };
-        let version = unexpected("version of a tagged GTID's encoding", 2, "1");
-        check(0, 0x04, DecodeError::new(0, version));
-        let size = DecodeReason::OutOfRange { field: "size of a tagged GTID", found: 60, max: 59 };
-        check(1, 0x78, DecodeError::new(1, size));
-        let what = "a tagged GTID with an unknown mandatory field";
-        check(2, 26, DecodeError::new(2, DecodeReason::Unsupported { what }));
-        check(
-            29,
-            0x06,
-            DecodeError::new(29, unexpected("field of a tagged GTID", 3, "2, the transaction's number")),
+        check(0, 0x04, "byte 0: version of a tagged GTID's encoding is 2, expected 1");
+        check(1, 0x78, "byte 1: size of a tagged GTID is 60, must be at most 59");
+        check(2, 26, "byte 2: a tagged GTID with an unknown mandatory field cannot be read");
+        check(3, 2, "byte 3: field of a tagged GTID is 1, expected 0 (flags)");
+        check(5, 4, "byte 5: field of a tagged GTID is 2, expected 1 (the source's UUID)");
+        check(7, 4, "byte 6: byte of a UUID is 265, must be at most 255");
+        check(29, 6, "byte 29: field of a tagged GTID is 3, expected 2 (the transaction's number)");
+        check(31, 8, "byte 31: field of a tagged GTID is 4, expected 3 (the tag)");
+        check(33, b'-', "byte 32: an invalid tag cannot be read");
+        check(39, 10, "byte 39: field of a tagged GTID is 5, expected 4 (last_committed)");
+        check(41, 12, "byte 41: field of a tagged GTID is 6, expected 5 (sequence_number)");
+        check(43, 16, "byte 43: field of a tagged GTID is 8, expected 6 (the commit time)");
+        check(52, 18, "byte 52: field of a tagged GTID is 9, expected 8 (the transaction's size)");
+        check(55, 20, "byte 55: field of a tagged GTID is 10, expected 9 (the server's version)");
+        assert_eq!(
+            decode(&BODY[..58]).unwrap_err().to_string(),
+            "byte 1: size of a tagged GTID is 59, must be at most 58"
         );
-        check(33, b'-', DecodeError::new(32, DecodeReason::Unsupported { what: "an invalid tag" }));
-        assert!(decode(&BODY[..58]).is_err());
+    }
+
+    #[test]
+    fn fields_without_an_earlier_one() {
+        let check = |remove: fn(&mut CommitStamps), expected: &str| {
+            let mut event = event();
+            remove(&mut event.stamps);
+            assert_eq!(event.encode_fields().unwrap_err().to_string(), expected);
+        };
+        check(
+            |stamps| stamps.transaction_size = None,
+            "transaction_size is missing, but required before immediate_server_version",
+        );
+        check(
+            |stamps| stamps.immediate_server_version = None,
+            "immediate_server_version is missing, but required before the end of a tagged GTID",
+        );
     }
 }

@@ -119,8 +119,11 @@ impl PayloadFields {
                 _ => {}
             }
         }
-        let payload_size = payload_size.ok_or_else(|| missing(&start, "payload size"))?;
-        let compression = match compression.ok_or_else(|| missing(&start, "payload compression"))? {
+        let payload_size =
+            payload_size.ok_or_else(|| start.error(DecodeReason::Missing { field: "payload size" }))?;
+        let compression = match compression
+            .ok_or_else(|| start.error(DecodeReason::Missing { field: "payload compression" }))?
+        {
             0 => PayloadCompression::Zstd,
             255 => PayloadCompression::None,
             code => PayloadCompression::Unknown(code),
@@ -149,10 +152,6 @@ impl<'a> EventBody<'a> for TransactionPayload<'a> {
     }
 }
 
-fn missing(at: &Cursor<'_>, field: &'static str) -> DecodeError {
-    at.error(DecodeReason::Unexpected { field, found: 0, expected: "a mandatory field" })
-}
-
 #[cfg(test)]
 mod tests {
     use super::{PayloadCompression, PayloadFields, TransactionPayload};
@@ -174,14 +173,9 @@ mod tests {
         // A field of unknown type, then a size of more than 32 bits.
         let large = [99, 2, 1, 2, 2, 1, 0, 1, 9, 0xfe, 0, 0, 0, 0, 1, 0, 0, 0, 0];
         check(&large, Ok((Zstd, 1 << 32, Option::None)));
-        let missing = |offset, field| {
-            Err(DecodeError::new(
-                offset,
-                DecodeReason::Unexpected { field, found: 0, expected: "a mandatory field" },
-            ))
-        };
-        check(&[2, 1, 0, 0], missing(0, "payload size"));
-        check(&[1, 1, 9, 0], missing(0, "payload compression"));
+        let missing = |field| Err(DecodeError::new(0, DecodeReason::Missing { field }));
+        check(&[2, 1, 0, 0], missing("payload size"));
+        check(&[1, 1, 9, 0], missing("payload compression"));
         check(&[1, 2, 9], Err(DecodeError::new(2, DecodeReason::Short { expected: 2, found: 1 })));
     }
 

@@ -346,6 +346,18 @@ mod tests {
     }
 
     #[test]
+    fn errors_name_what_is_expected_where() {
+        let check = |text: &str, expected: &str| {
+            assert_eq!(GtidSet::parse(long(text).as_bytes()).unwrap_err().to_string(), expected);
+        };
+        check("x:1", "expected a UUID at byte 0");
+        check("@:", "expected a number, or a tag of 32 letters, digits and underscores at most at byte 37");
+        check("@:0", "expected a number from 1 to 9223372036854775806 at byte 37");
+        check("@:1--3", "expected a number from 0 to 9223372036854775806 at byte 39");
+        check("@:1 2", "expected a colon, a comma or the end at byte 39");
+    }
+
+    #[test]
     fn only_servers_break_lines() {
         let set: GtidSet = long("%:4,@:1:x:3").parse().unwrap();
         assert_eq!(set.to_server_text().to_string(), long("@:1:x:3,\n%:4").to_ascii_lowercase());

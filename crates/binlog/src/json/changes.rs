@@ -224,6 +224,10 @@ mod tests {
         check(&[(REMOVE, "$.bc[2]", &[])], &nowhere(0, 2));
         check(&[(REMOVE, "$.a", &[]), (REMOVE, "$.a", &[])], &nowhere(5, 2));
         check(
+            &[(REPLACE, "$.x", NULL)],
+            "byte 0: kind of a JSON change is 0, expected a change whose path exists in the document",
+        );
+        check(
             &[(REMOVE, "$.*", &[])],
             "byte 4: byte of a JSON path is 42, expected a path to a single place",
         );

@@ -198,4 +198,12 @@ mod tests {
             check(path, None);
         }
     }
+
+    #[test]
+    fn depth_is_limited() {
+        let path = |steps: usize| format!("${}", "[0]".repeat(steps));
+        assert_eq!(parse(path(100).as_bytes(), 0).unwrap().len(), 100);
+        let error = parse(path(101).as_bytes(), 7).unwrap_err().to_string();
+        assert_eq!(error, "byte 308: steps of a JSON path is 101, must be at most 100");
+    }
 }

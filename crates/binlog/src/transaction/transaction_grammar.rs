@@ -424,14 +424,43 @@ mod tests {
 
     #[test]
     fn faults_name_the_found_and_the_expected_event() {
-        let mut grammar = TransactionGrammar::new();
-        let results: Vec<Result<GrammarStep, GrammarFault>> =
-            roles("gtid begin map commit").map(|role| grammar.step(role)).collect();
-        let text = results[3].unwrap_err().to_string();
-        assert_eq!(
-            text,
-            "found a commit, expected rows that end the statement: the statement before it is incomplete"
-        );
-        assert!(!grammar.is_open());
+        for (events, expected) in [
+            ("commit", "found a commit, expected the start of a transaction"),
+            ("block", "found a further block of a file, expected the start of a transaction"),
+            ("gtid commit", "found a commit, expected BEGIN, a statement or a compressed transaction"),
+            (
+                "gtid begin log",
+                "found the start or end of a log, expected a statement or a commit: the transaction before it is incomplete",
+            ),
+            (
+                "gtid begin var commit",
+                "found a commit, expected the statement that needs the variables: the statement before it is incomplete",
+            ),
+            (
+                "gtid begin load load",
+                "found the first block of a file, expected more of a file, or LOAD DATA: the statement before it is incomplete",
+            ),
+            (
+                "gtid begin load map",
+                "found a table map or a statement's text, expected more of a file, or LOAD DATA: the statement before it is incomplete",
+            ),
+            (
+                "gtid begin load rows",
+                "found a rows event, expected more of a file, or LOAD DATA: the statement before it is incomplete",
+            ),
+            (
+                "gtid begin map var",
+                "found a variable for a statement, expected rows that end the statement: the statement before it is incomplete",
+            ),
+            (
+                "gtid begin map commit",
+                "found a commit, expected rows that end the statement: the statement before it is incomplete",
+            ),
+        ] {
+            let mut grammar = TransactionGrammar::new();
+            let last: Option<Result<GrammarStep, GrammarFault>> =
+                roles(events).map(|role| grammar.step(role)).last();
+            assert_eq!(last.unwrap().unwrap_err().to_string(), expected, "{events}");
+        }
     }
 }
