@@ -178,7 +178,7 @@ impl SslRequest {
     fn decode_head(cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
         let mut capabilities = Capabilities(cursor.u32()?.into());
         if !capabilities.contains(Capabilities::PROTOCOL_41) {
-            let reason = DecodeReason::Unsupported { what: "the protocol of before MySQL 4.1" };
+            let reason = DecodeReason::Unsupported { what: "the protocol of MySQL before 4.1" };
             return Err(DecodeError::new(0, reason));
         }
         let packet_max = cursor.u32()?;

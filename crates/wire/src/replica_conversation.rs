@@ -8,7 +8,7 @@ use binlog::{ChecksumAlgorithm, Flavour};
 use crate::client_command::{BinlogDump, BinlogDumpGtid, ClientCommand, DumpFlags, RegisterReplica};
 use crate::error::WireError;
 use crate::event_packet::{EventPacket, SemiSync};
-use crate::generic_packets::{CommandResponse, EofPacket};
+use crate::generic_packets::{CommandResponse, EofPacket, ErrPacket};
 use crate::handshake::ClientSession;
 use crate::result_set::{ResultPart, ResultReader};
 
@@ -363,7 +363,9 @@ impl ReplicaConversation {
         if EofPacket::is(payload, self.session.capabilities) {
             return Ok(ReplicaStep::End);
         }
-        CommandResponse::decode(payload, self.session.capabilities)?;
+        if ErrPacket::is(payload) {
+            return Err(ErrPacket::decode(payload)?.to_error().into());
+        }
         Err(WireError::unexpected(payload, "an event or the end of the log"))
     }
 

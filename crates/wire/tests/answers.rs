@@ -92,6 +92,8 @@ fn invalid_answers_are_refused() {
     refused(b"\xff\x01", "ERR packet: byte 1: expected 2 more bytes, found 1");
     refused(b"\xff\x01\x04#HY", "ERR packet: byte 4: expected 5 more bytes, found 2");
     refused(b"\xff\x15\x04#28000no", "no (error 1045, SQL state 28000)");
+    let error = OkPacket::decode(b"\x01", OLD).unwrap_err();
+    assert_eq!(error.to_string(), "OK packet: byte 0: the first byte is 1, expected 0x00 or 0xfe");
 }
 
 /// Reads a result that the other side wrote.
@@ -212,6 +214,10 @@ fn invalid_results_are_refused() {
         &[b"\xfd\0\0\x01"],
         "number of columns: byte 0: number of columns is 65536, must be at most 4096",
     );
+    let last = column.len() - 13;
+    let mut longer = column.clone();
+    longer[last] = 13;
+    no_result(&[b"\x01", &longer], "column definition: byte 9: size of the fixed fields is 13, expected 12");
     no_result(&[b"\x01", b"\x03def"], "column definition: byte 4: expected 1 more bytes, found 0");
     no_result(&[b"\x01", &column, b"\x05a"], "row: byte 1: expected 5 more bytes, found 1");
     no_result(&[b"\x01", &column, b"\xfb\xfb"], "row: byte 1: expected the end, found 1 extra bytes");

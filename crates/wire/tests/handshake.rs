@@ -3,8 +3,8 @@
 
 use wire::{
     AuthMoreData, AuthSwitchRequest, Capabilities, CleartextPolicy, ClientHandshake, ClientOptions,
-    ErrPacket, HandshakeStep, LoginRequest, OkPacket, PacketCompression, ServerGreeting, ServerKeySource,
-    SslRequest, TlsMode, Transport,
+    ConnectionAttributes, ErrPacket, HandshakeStep, LoginRequest, OkPacket, PacketCompression,
+    ServerGreeting, ServerKeySource, SslRequest, TlsMode, Transport,
 };
 
 const NONCE: &[u8; 20] = b"0123456789abcdefghij";
@@ -283,6 +283,30 @@ fn server_refuses_before_the_greeting() {
     let mut handshake = ClientHandshake::new(options());
     let error = handshake.read(b"\x09old").unwrap_err();
     assert_eq!(error.to_string(), "greeting: byte 0: version of the protocol is 9, expected 10");
+}
+
+#[test]
+fn other_packets_are_refused() {
+    let mut handshake = ClientHandshake::new(options());
+    handshake.read(&payload(&mysql())).unwrap();
+    let refused = [
+        handshake.read(b"\x05").map(drop),
+        AuthSwitchRequest::decode(b"").map(drop),
+        AuthMoreData::decode(b"\0").map(drop),
+        LoginRequest::decode(&[0; 32]).map(drop),
+        ConnectionAttributes::decode(b"\x04name\x05a").map(drop),
+    ];
+    let texts = refused.map(|refused| refused.unwrap_err().to_string());
+    assert_eq!(
+        texts,
+        [
+            "unexpected packet: expected an authentication packet, got one that starts with 0x05",
+            "unexpected packet: expected an authentication switch request (0xfe), got an empty one",
+            "unexpected packet: expected authentication data (0x01), got one that starts with 0x00",
+            "login request: byte 0: the protocol of MySQL before 4.1 cannot be read",
+            "connection attributes: byte 6: expected 5 more bytes, found 1",
+        ]
+    );
 }
 
 #[test]

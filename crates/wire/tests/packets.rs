@@ -1,7 +1,7 @@
 //! Packets in both directions, with bytes arriving in any pieces.
 #![expect(clippy::unwrap_used, reason = "in a test, a panic is the verdict")]
 
-use wire::{PIECE_SIZE_MAX, PacketCodec, PacketCompression, PartedPacket, WireError};
+use wire::{PIECE_SIZE_MAX, PacketCodec, PacketCompression, PartedPacket, ServerError, WireError};
 
 const LIMIT: usize = 64 << 20;
 
@@ -142,8 +142,21 @@ fn wrong_sizes_of_frames_are_refused() {
             other.receive(&bytes);
             let error = other.next().unwrap_err();
             assert!(matches!(error, WireError::Compressed { .. }), "{compression:?} {wrong}: {error}");
+            let sent = ServerError::from_wire(&error).to_string();
+            assert_eq!(sent, "Couldn't uncompress communication packet (error 1157, SQL state 08S01)");
         }
     }
+}
+
+#[test]
+fn frames_smaller_than_stated_are_refused() {
+    let zlib = PacketCompression::Zlib { level: 6 };
+    let mut packets = PacketCodec::new(LIMIT);
+    packets.start_compression(zlib);
+    packets.send(&[7; 1000]);
+    let mut bytes = packets.output().to_vec();
+    bytes[4] += 1;
+    refused(Some(zlib), &bytes, "cannot decompress a packet of 28 bytes: the size differs from its header");
 }
 
 /// Bytes that the server sends right after the last packet of the handshake are compressed.

@@ -159,6 +159,36 @@ fn mysql_sources() {
     );
 }
 
+#[test]
+fn sources_send_events_until_the_end() {
+    let options = ReplicaOptions { heartbeat: Duration::ZERO, uuid: String::new(), ..options(start()) };
+    let script = |packet: &'static [u8], expected: &'static str| {
+        [
+            (Null, "SELECT @@GLOBAL.SERVER_ID"),
+            (Value("1"), CHECKSUM),
+            (Fine, "SELECT @source_binlog_checksum"),
+            (Value("NONE"), "SELECT @@GLOBAL.GTID_MODE"),
+            (Value("OFF"), "SELECT @@GLOBAL.SERVER_UUID"),
+            (Value(OTHER_UUID), "register 2"),
+            (Fine, "dump \"binlog.000001\" 4 DumpFlags(2)"),
+            (Sends(packet), expected),
+        ]
+    };
+    check(
+        options.clone(),
+        Flavour::MySql,
+        &script(
+            b"\x05",
+            "error: unexpected packet: expected an event or the end of the log, got one that starts with 0x05",
+        ),
+    );
+    check(
+        options,
+        Flavour::MySql,
+        &script(b"\xff\xd4\x04#HY000no log", "error: no log (error 1236, SQL state HY000)"),
+    );
+}
+
 /// Beyond 4 GiB, only the GTID command has room for the position, and positions in headers have wrapped around.
 #[test]
 fn logs_beyond_4_gib() {
@@ -182,7 +212,10 @@ fn logs_beyond_4_gib() {
         ],
     );
     let refused = ReplicaConversation::begin(options, session(Flavour::MariaDb)).map(drop);
-    assert!(refused.unwrap_err().to_string().contains("a position below 4 GiB"));
+    assert_eq!(
+        refused.unwrap_err().to_string(),
+        "unsupported start for a MariaDB source: use a position below 4 GiB, or a GTID position"
+    );
     arrive(
         PositionGaps::None,
         &[
@@ -377,6 +410,8 @@ fn acknowledgements() {
         assert_eq!(again.event, b"e");
         assert_eq!(again.acknowledge == AckRequest::Requested, semi_sync == SemiSync::On);
     }
+    let error = EventPacket::decode(b"\x01", SemiSync::Off).unwrap_err();
+    assert_eq!(error.to_string(), "event packet: byte 0: first byte is 1, expected 0");
     let long = [&b"\xef\0\0\0\0\0\0\0\0"[..], &[b'x'; 512]].concat();
     let error = SemiSyncAck::decode(&long).unwrap_err();
     assert_eq!(
@@ -455,6 +490,11 @@ fn events_of_files_and_others() {
                 xid(97),
                 "error: b.2, position 35: the event ends at 97, expected 66: \
                  events are missing or repeated",
+            ),
+            (
+                heartbeat(b"b.3", 35),
+                "error: a heartbeat names b.3, position 35; expected b.2, position 35: \
+                 the source has skipped events, or its log is a different one",
             ),
         ],
     );

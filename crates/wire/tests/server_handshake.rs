@@ -6,10 +6,10 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use wire::{
     AuthSwitchRequest, Capabilities, ClientCommand, ClientHandshake, ClientOptions, ClientSession,
-    CommandResponse, ErrPacket, HandshakeOptions, HandshakeStep, LoginRequest, PACKET_LIMIT_MIN, PacketCodec,
-    PacketCompression, PasswordDigest, PasswordKey, PasswordPlugin, ResponseWriter, ServerError,
-    ServerGreeting, ServerHandshake, ServerKeySource, ServerSession, ServerStep, SslRequest, StoredPassword,
-    TlsMode, Transport,
+    CommandResponse, ErrPacket, HandshakeOptions, HandshakeStep, LoginRefusal, LoginRequest,
+    PACKET_LIMIT_MIN, PacketCodec, PacketCompression, PasswordDigest, PasswordKey, PasswordPlugin,
+    ResponseWriter, ServerError, ServerGreeting, ServerHandshake, ServerKeySource, ServerSession, ServerStep,
+    SslRequest, StoredPassword, TlsMode, Transport,
 };
 
 /// Key created for this test.
@@ -199,7 +199,7 @@ fn wrong_passwords_are_refused() {
     }
 }
 
-/// Sends these payloads to a new server; returns its steps, and its last packet.
+/// Sends these payloads to a new server; returns its steps, with the reasons for a refusal, and its last packet.
 fn answers(options: HandshakeOptions, account: &Account, payloads: &[Vec<u8>]) -> (Vec<String>, Vec<u8>) {
     let (mut packets, mut client) = (PacketCodec::new(0), PacketCodec::new(1 << 24));
     let mut handshake = ServerHandshake::begin(options, &mut packets);
@@ -227,7 +227,10 @@ fn answers(options: HandshakeOptions, account: &Account, payloads: &[Vec<u8>]) -
                 "tls".to_owned()
             }
             ServerStep::Authenticated(_) => "authenticated".to_owned(),
-            ServerStep::Refused(refusal) => refusal.error.to_string(),
+            ServerStep::Refused(LoginRefusal { error, cause }) => match cause {
+                Some(cause) => format!("{error}: {cause}"),
+                None => error.to_string(),
+            },
             ServerStep::FindAccount(_) => panic!("the account was looked up twice"),
         });
         listen(&mut packets, &mut client);
@@ -259,7 +262,11 @@ const NEW: Capabilities = Capabilities(
         | Capabilities::PLUGIN_AUTH.0
         | Capabilities::LONG_PASSWORD.0,
 );
-const BAD: &str = "Bad handshake (error 1043, SQL state 08S01)";
+
+/// Returns the refusal of a packet.
+fn bad(cause: &str) -> String {
+    format!("Bad handshake (error 1043, SQL state 08S01): {cause}")
+}
 
 #[test]
 fn clients_without_plugin_support_use_the_native_one() {
@@ -303,7 +310,13 @@ fn other_plugins_are_switched() {
         server(),
         &Account::native("secret"),
         &[payload.clone(), vec![1; 19]],
-        &["account", "receive", BAD],
+        &[
+            "account",
+            "receive",
+            &bad(
+                "unexpected packet: expected 20 bytes of mysql_native_password, got one that starts with 0x01",
+            ),
+        ],
     );
     check(
         server(),
@@ -320,12 +333,18 @@ fn other_plugins_are_switched() {
 fn unexpected_packets_end_the_login() {
     let account = Account::caching("secret");
     let refused = |payloads: &[Vec<u8>], expected: &[&str]| check(server(), &account, payloads, expected);
-    refused(&[b"".to_vec()], &[BAD]);
-    refused(&[b"\x03select 1".to_vec()], &[BAD]);
+    refused(&[b"".to_vec()], &[&bad("login request: byte 0: expected 4 more bytes, found 0")]);
+    refused(&[b"\x03select 1".to_vec()], &[&bad("login request: byte 9: expected 19 more bytes, found 0")]);
     // Clients before MySQL 4.1.
-    refused(&[login(Capabilities::LONG_PASSWORD, "", b"")], &[BAD]);
+    refused(
+        &[login(Capabilities::LONG_PASSWORD, "", b"")],
+        &[&bad("login request: byte 0: the protocol of MySQL before 4.1 cannot be read")],
+    );
     let caching = login(NEW, "caching_sha2_password", &[1; 32]);
-    refused(&[caching[..caching.len() / 2].to_vec()], &[BAD]);
+    refused(
+        &[caching[..caching.len() / 2].to_vec()],
+        &[&bad("login request: byte 38: expected 32 more bytes, found 8")],
+    );
     // The response is neither a request for the key nor an encrypted password.
     refused(&[caching.clone(), b"secret\0".to_vec()], &["account", "receive", DENIED]);
     let with_key = HandshakeOptions { password_key: key(), ..server() };
@@ -352,15 +371,32 @@ fn tls_comes_before_the_login() {
     let login_over_tls = login(with_tls, "caching_sha2_password", &[1; 32]);
     let payloads = [request.clone(), login_over_tls.clone(), b"secret\0".to_vec()];
     check(server(), &account, &payloads, &["tls", "account", "receive", "authenticated"]);
-    check(server(), &account, &[request.clone(), request.clone()], &["tls", BAD]);
+    check(
+        server(),
+        &account,
+        &[request.clone(), request.clone()],
+        &["tls", &bad("login request: byte 32: expected 1 more bytes, found 0")],
+    );
     // A login that claims TLS, without TLS.
-    check(server(), &account, &[login_over_tls], &[BAD]);
+    check(
+        server(),
+        &account,
+        &[login_over_tls],
+        &[&bad(
+            "unexpected packet: expected TLS before a login request with the capability SSL, got one that starts with 0x01",
+        )],
+    );
     // As mysql-binlog-connector-java does.
     let without_capability =
         [request.clone(), login(NEW, "caching_sha2_password", &[1; 32]), b"secret\0".to_vec()];
     check(server(), &account, &without_capability, &["tls", "account", "receive", "authenticated"]);
     let no_tls = ServerHandshake::CAPABILITIES.without(Capabilities::SSL);
-    check(HandshakeOptions { capabilities: no_tls, ..server() }, &account, &[request.clone()], &[BAD]);
+    check(
+        HandshakeOptions { capabilities: no_tls, ..server() },
+        &account,
+        &[request.clone()],
+        &[&bad("login request: byte 32: expected 1 more bytes, found 0")],
+    );
 
     // Bytes received with the request belong to TLS.
     let (mut packets, mut client) = (PacketCodec::new(0), PacketCodec::new(1 << 24));
@@ -449,7 +485,12 @@ fn hashes_are_encoded_as_text() {
     assert!(text.starts_with("$A$005$") && text.len() == 70, "{text}");
     assert!(text.bytes().all(|byte| byte.is_ascii_graphic()), "{text}");
     for invalid in ["", "*14E6", "$A$005$", &text[1..], &text[..69], "0x2441", "0x24z1", "secret"] {
-        assert!(StoredPassword::parse(invalid.as_bytes()).is_err(), "{invalid}");
+        assert_eq!(
+            StoredPassword::parse(invalid.as_bytes()).unwrap_err().to_string(),
+            "invalid password hash: expected '*' and 40 hexadecimal digits (mysql_native_password), or '$A$005$' and \
+             63 characters (caching_sha2_password); each may be a hexadecimal literal 0x…",
+            "{invalid}"
+        );
     }
     for invalid in
         [text.replace("005", "004"), text.replace("005", "+05"), format!("{text}."), text.replace("$A", "$B")]

@@ -61,7 +61,7 @@ fn attributes_of_queries_are_skipped() {
 
 #[test]
 fn gtid_sets_have_or_lack_tags() {
-    let check = |gtids: &[u8], expected: Option<&str>| {
+    let check = |gtids: &[u8], expected: &str| {
         let flags = DumpFlags::NON_BLOCK;
         let dump = BinlogDumpGtid { flags, server_id: 2, file: b"", position: 4, gtids };
         let mut out = Vec::new();
@@ -69,16 +69,54 @@ fn gtid_sets_have_or_lack_tags() {
         let ClientCommand::BinlogDumpGtid(dump) = ClientCommand::decode(&out).unwrap() else {
             panic!("{out:?}")
         };
-        assert_eq!(dump.gtid_set().ok().map(|set| set.to_string()).as_deref(), expected);
+        let found = dump.gtid_set().map_or_else(|error| error.to_string(), |set| set.to_string());
+        assert_eq!(found, expected);
     };
     let interval = b"\x01\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x06\0\0\0\0\0\0\0";
     let plain = [&b"\x01\0\0\0\0\0\0\0"[..], &[0xab; 16], interval].concat();
-    check(&plain, Some("abababab-abab-abab-abab-abababababab:1-5"));
+    check(&plain, "abababab-abab-abab-abab-abababababab:1-5");
     let tagged = [&b"\x01\x01\0\0\0\0\0\x01"[..], &[0xab; 16], b"\x06tag", interval].concat();
-    check(&tagged, Some("abababab-abab-abab-abab-abababababab:tag:1-5"));
-    check(&[0; 8], Some(""));
-    check(&plain[..40], None);
-    check(b"", None);
+    check(&tagged, "abababab-abab-abab-abab-abababababab:tag:1-5");
+    check(&[0; 8], "");
+    check(&plain[..40], "GTID set of COM_BINLOG_DUMP_GTID: byte 40: expected 8 more bytes, found 0");
+    check(b"", "GTID set of COM_BINLOG_DUMP_GTID: byte 0: expected 8 more bytes, found 0");
+    let torn = b"\x1e\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x09\0\0\0gtids";
+    let error = ClientCommand::decode(torn).unwrap_err();
+    assert_eq!(error.to_string(), "command: byte 19: size of the set of GTIDs is 9, must be at most 5");
+}
+
+#[test]
+fn values_sent_ahead_have_a_limit() {
+    let error = statement(1).append(1, b"abc", 5).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "Incorrect arguments to mysqld_stmt_send_long_data (error 1210, SQL state HY000)"
+    );
+    let mut statement = statement(1);
+    statement.append(0, b"abc", 5).unwrap();
+    assert_eq!(
+        statement.append(0, b"def", 5).unwrap_err().to_string(),
+        "Parameter of prepared statement which is set through mysql_send_long_data() is longer than \
+         'max_allowed_packet' bytes (error 1105, SQL state HY000)"
+    );
+}
+
+#[test]
+fn dates_have_a_known_size() {
+    let check = |column_type: u8, size: u8, expected: &str| {
+        let payload = [EXECUTE, &[0, 1, column_type, 0, size], &[0; 20]].concat();
+        assert_eq!(execution(&mut statement(1), &payload, OLD), expected);
+    };
+    check(
+        column_type::DATETIME,
+        5,
+        "COM_STMT_EXECUTE: byte 14: size of a date or time is 5, expected 0, 4, 7 or 11",
+    );
+    check(
+        column_type::TIME,
+        9,
+        "COM_STMT_EXECUTE: byte 14: size of a date or time is 9, expected 0, 8 or 12",
+    );
 }
 
 fn execution(statement: &mut ServerStatement, payload: &[u8], capabilities: Capabilities) -> String {

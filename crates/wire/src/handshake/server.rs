@@ -418,7 +418,7 @@ impl ServerHandshake {
         let is_encrypted = security == LinkSecurity::Tls;
         // Over TLS, servers do not check this capability again, and mysql-binlog-connector-java omits it there.
         if capabilities.contains(Capabilities::SSL) && !is_encrypted {
-            return Err(WireError::unexpected(payload, "a login request after the requested TLS"));
+            return Err(WireError::unexpected(payload, "TLS before a login request with the capability SSL"));
         }
         let login = LoginDetails {
             user: request.user.to_vec(),
