@@ -944,3 +944,32 @@ impl BufferPool {
         shared
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use super::{EndOfLog, LogReader, ReadOutcome};
+
+    #[test]
+    fn torn_logs_name_the_incomplete_event() {
+        let log =
+            std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/xa.binlog")).unwrap();
+        for (size, expected) in [
+            (0, "log is empty"),
+            (3, "log is torn at its start: it has 3 bytes"),
+            (4, "log has no events: it contains only the magic number of a binary log"),
+            (10, "log is torn at 4: it has 6 bytes of an event of at least 19"),
+            (100, "log is torn at 4: it has 96 bytes of an event of at least 123"),
+        ] {
+            let mut reader = LogReader::from_bytes("log".to_owned(), Arc::from(&log[..size]));
+            match reader.next_event().unwrap() {
+                ReadOutcome::End(EndOfLog::Torn(torn)) => {
+                    assert_eq!(reader.torn_error(torn).to_string(), expected)
+                }
+                other => panic!("{size}: {other:?}"),
+            }
+        }
+    }
+}

@@ -368,17 +368,41 @@ mod tests {
 
     #[test]
     fn invalid_lists_are_refused() {
-        for (list, expected) in
-            [("x\n# 9 bytes became 7\n", "\"x\""), ("9\t9\n8\t10\n# 19 bytes became 17\n", "out of order")]
-        {
+        for (list, expected) in [
+            ("x\n# 9 bytes became 7\n", "line \"x\" is invalid"),
+            ("9\t9\n8\t10\n# 19 bytes became 17\n", "line \"8\\t10\" is out of order"),
+        ] {
             let directory = tempfile::tempdir().unwrap();
             let log = directory.path().join("b.000001");
-            fs::write(positions_path(&log), list).unwrap();
+            let path = positions_path(&log);
+            fs::write(&path, list).unwrap();
             let size = list.rsplit(' ').next().unwrap().trim_end().parse().unwrap();
             let error = RewritePositions::open(&log, size)
                 .and_then(|list| list.unwrap().seek_rewritten(100))
                 .unwrap_err();
-            assert!(error.to_string().contains(expected), "{error}");
+            assert_eq!(
+                error.to_string().replace(path.to_str().unwrap(), "LIST"),
+                format!(
+                    "LIST is not a position list of a rewritten log: {expected}. \
+                     Remove the file to use the log's own positions"
+                )
+            );
         }
+    }
+
+    #[test]
+    fn lists_of_one_log_have_the_same_transactions() {
+        let directory = tempfile::tempdir().unwrap();
+        let log = directory.path().join("b.000001");
+        let list = |number| numbered_path(&positions_path(&log), number);
+        fs::write(list(1), "126\t126\n400\t400\n# 900 bytes became 1300\n").unwrap();
+        fs::write(list(2), "126\t126\n450\t300\n# 1300 bytes became 700\n").unwrap();
+        let mut positions = RewritePositions::open(&log, 700).unwrap().unwrap();
+        let error = positions.seek_rewritten(350).unwrap_err().to_string();
+        assert_eq!(
+            error.replace(list(1).to_str().unwrap(), "LIST"),
+            "LIST is not a position list of a rewritten log: it lacks the transaction at 450, which another list of \
+             this log has. Remove the file to use the log's own positions"
+        );
     }
 }

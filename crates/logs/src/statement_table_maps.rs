@@ -53,3 +53,54 @@ impl StatementTableMaps {
         self.maps.iter().map(|map| map.as_raw())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use binlog::events::TableMap;
+    use binlog::{
+        ChecksumAlgorithm, Event, EventChecksum, EventFormat, EventOrigin, Flavour, NextPosition, RawEvent,
+    };
+
+    use super::StatementTableMaps;
+
+    fn map(optional_size: usize) -> Vec<u8> {
+        let format = EventFormat {
+            server_version: b"9.7.4".to_vec(),
+            post_header_sizes: Vec::new(),
+            checksum: ChecksumAlgorithm::Off,
+            flavour: Flavour::MySql,
+        };
+        let map = TableMap {
+            table_id: 1,
+            flags: 0,
+            database: b"d",
+            table: b"t",
+            column_types: &[3],
+            metadata: &[],
+            nullable: &[1],
+            optional: &vec![0; optional_size],
+            flavour: Flavour::MySql,
+        };
+        let mut bytes = Vec::new();
+        Event::TableMap(map)
+            .write(EventOrigin::default(), NextPosition::Fixed(0), &format, &mut bytes)
+            .unwrap();
+        bytes
+    }
+
+    #[test]
+    fn maps_of_one_statement_are_bounded() {
+        let check = |optional_size: usize, expected: &str| {
+            let bytes = map(optional_size);
+            let raw = RawEvent::new(&bytes, EventChecksum::Absent).unwrap();
+            let mut maps = StatementTableMaps::default();
+            let error = (0..5000).find_map(|_| maps.push(&raw).err()).unwrap();
+            assert_eq!(error.to_string(), expected);
+        };
+        check(0, "byte 19: number of table maps of one statement is 4097, must be at most 4096");
+        check(
+            1 << 20,
+            "byte 19: size of the table maps of one statement is 67111232, must be at most 67108864",
+        );
+    }
+}

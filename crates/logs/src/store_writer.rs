@@ -644,6 +644,32 @@ mod tests {
         store.begin_log("binlog.000002", 4).unwrap();
     }
 
+    #[test]
+    fn logs_have_a_number_and_follow_each_other() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut store = StoreWriter::open(directory.path(), LogEncryption::Plain { keyring: None }).unwrap();
+        let mut check = |name: &str, expected: &str| {
+            let error = store.begin_log(name, 4).unwrap_err().to_string();
+            assert_eq!(error.replace(directory.path().to_str().unwrap(), "DIR"), expected);
+        };
+        check(
+            "binlog.1",
+            "\"binlog.1\" is not the name of a binary log: expected a base name, a dot and at least six digits",
+        );
+        std::fs::copy(samples().join("xa.binlog"), directory.path().join("binlog.000007")).unwrap();
+        check(
+            "binlog.000007",
+            "could not create DIR/binlog.000007: it exists, but the index does not name it: restore the index, or \
+             give another directory",
+        );
+        store.begin_log("binlog.000008", 4).unwrap();
+        let error = store.begin_log("binlog.000003", 4).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "binlog.000003 does not follow binlog.000008: the source's logs were reset, or it is a different server"
+        );
+    }
+
     /// Bytes of a failed sync can be read, but may be missing on the disk.
     #[test]
     fn events_of_a_failed_sync_are_cut_on_reopen() {

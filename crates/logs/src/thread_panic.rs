@@ -62,5 +62,10 @@ mod tests {
         check(|| panic!("as text"), "as text");
         check(|| panic!("with a number: {}", 7), "with a number: 7");
         check(|| std::panic::panic_any(7), "no message");
+        let panic = ThreadPanic::catch("counts events", || panic!("index out of bounds")).unwrap_err();
+        assert_eq!(
+            panic.to_string(),
+            "internal error: the thread that counts events panicked: index out of bounds; please report this defect"
+        );
     }
 }
