@@ -110,20 +110,7 @@ impl StatementRunner for CheckedSession {
     }
 
     fn check_table(&self, table: &TargetTable, kind: RowsKind) -> Result<(), TargetFailure> {
-        if let Some(trigger) = table.trigger_of(kind) {
-            return Err(TargetFailure::refused(format!(
-                "{} has the trigger {trigger}, which statements fire, but the log contains its changes too. Drop the \
-                 trigger meanwhile, or write the inverse to a file and apply that with bintide replay",
-                table.name
-            )));
-        }
-        match &table.nontransactional_engine {
-            Some(engine) => Err(TargetFailure::refused(format!(
-                "{} uses {engine}, whose changes cannot be rolled back. Convert the table to InnoDB",
-                table.name
-            ))),
-            None => Ok(()),
-        }
+        check_table(table, kind)
     }
 
     fn run(&mut self, statement: RowStatement) -> Result<u64, TargetFailure> {
@@ -140,5 +127,50 @@ impl StatementRunner for CheckedSession {
         check_fit(&parameters, max)
             .map_err(|size| TargetFailure::refused(row_too_large_message(size, max)))?;
         self.connection.execute(&sql, parameters).map_err(server_failure)
+    }
+}
+
+fn check_table(table: &TargetTable, kind: RowsKind) -> Result<(), TargetFailure> {
+    if let Some(trigger) = table.trigger_of(kind) {
+        return Err(TargetFailure::refused(format!(
+            "{} has the trigger {trigger}: a statement would fire it, but the log already contains its changes. Drop \
+             the trigger during the undo, or write the inverse to a file and apply the file with bintide replay",
+            table.name
+        )));
+    }
+    match &table.nontransactional_engine {
+        Some(engine) => Err(TargetFailure::refused(format!(
+            "{} uses {engine}, whose changes cannot be rolled back. Convert the table to InnoDB",
+            table.name
+        ))),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use binlog::events::RowsKind;
+
+    use super::check_table;
+    use crate::row_sql::TargetTable;
+
+    #[test]
+    fn tables_without_triggers_and_with_transactions_are_changed() {
+        let mut table = TargetTable::named("`d`.`t`");
+        check_table(&table, RowsKind::Write).unwrap();
+        let check = |table: &TargetTable, expected: &str| {
+            assert_eq!(check_table(table, RowsKind::Write).unwrap_err().message, expected);
+        };
+        table.nontransactional_engine = Some("MyISAM".into());
+        check(
+            &table,
+            "`d`.`t` uses MyISAM, whose changes cannot be rolled back. Convert the table to InnoDB",
+        );
+        table.triggers = vec![("INSERT".into(), "log_it".into())];
+        check(
+            &table,
+            "`d`.`t` has the trigger log_it: a statement would fire it, but the log already contains its changes. \
+             Drop the trigger during the undo, or write the inverse to a file and apply the file with bintide replay",
+        );
     }
 }

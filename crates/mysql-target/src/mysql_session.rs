@@ -842,19 +842,36 @@ fn check_skipped_rows(
 #[cfg(test)]
 mod tests {
     use binlog::events::DuplicateHandling::{self, Error, Ignore, Replace, Unknown};
+    use replay::{LoadDataFile, LoadFileContent};
     use servers::LoadDataCounts;
 
-    use super::check_skipped_rows;
+    use super::{check_skipped_rows, load_sql};
 
     #[test]
     fn only_ignore_and_replace_may_skip_rows() {
         check(Error, Some(0), Ok(()));
         check(Error, Some(1), Err("cannot store 1 of them"));
         check(Unknown(7), Some(1), Err("cannot store 1 of them"));
-        check(Error, None, Err("does not state"));
+        check(Error, None, Err("the target's answer to LOAD DATA does not state how many rows were skipped"));
         for duplicates in [Ignore, Replace] {
             check(duplicates, Some(1), Ok(()));
             check(duplicates, None, Ok(()));
+        }
+    }
+
+    #[test]
+    fn file_names_are_within_the_statement() {
+        let sql = b"LOAD DATA INFILE 'a' INTO TABLE t";
+        let load = |file_name| {
+            let file = LoadFileContent::Held(b"1".as_slice().into());
+            load_sql(sql, &LoadDataFile { file_name, duplicates: Error, file })
+        };
+        assert_eq!(load(9..25).unwrap(), b"LOAD DATA LOCAL INFILE 'bintide' INTO TABLE t");
+        for outside in [9..40, 40..50] {
+            assert_eq!(
+                load(outside).unwrap_err().message,
+                "LOAD DATA: the event states a wrong position of the file name"
+            );
         }
     }
 

@@ -74,3 +74,22 @@ fn parse_position(log: &str, position: &str) -> Result<SourcePosition, TargetFai
 pub(crate) fn parse_gtid_set(text: &str) -> Result<GtidSet, TargetFailure> {
     text.parse().map_err(|_| TargetFailure::refused(format!("invalid GTID set: {text}")))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{parse_gtid_set, parse_position};
+
+    #[test]
+    fn saved_progress_is_checked() {
+        let position = parse_position("622e31", "99").unwrap();
+        assert_eq!((position.log.as_str(), position.position), ("b.1", 99));
+        let check = |log: &str, position: &str, expected: &str| {
+            assert_eq!(parse_position(log, position).unwrap_err().message, expected);
+        };
+        check("b.1", "99", "bintide.progress contains an invalid position: b.1 99");
+        check("ff", "99", "bintide.progress contains an invalid position: ff 99");
+        check("622e31", "-1", "bintide.progress contains an invalid position: 622e31 -1");
+        let error = parse_gtid_set("x:1").unwrap_err().message;
+        assert_eq!(error, "invalid GTID set: x:1");
+    }
+}

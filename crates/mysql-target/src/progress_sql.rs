@@ -146,7 +146,12 @@ pub(crate) fn put_variable(
             out.extend_from_slice(b":=");
             match value {
                 None => out.extend_from_slice(b"NULL"),
-                Some(value) => put_value(out, value, collations)?,
+                Some(value) => put_value(out, value, collations).ok_or_else(|| {
+                    let name = String::from_utf8_lossy(name);
+                    TargetFailure::refused(format!(
+                        "the log has an invalid value of the user variable {name}"
+                    ))
+                })?,
             }
             out.push(b',');
         }
@@ -182,17 +187,13 @@ fn is_surely_valid(charset: Charset, bytes: &[u8]) -> bool {
     }
 }
 
-fn put_value(
-    out: &mut Vec<u8>,
-    value: &UserVariableValue,
-    collations: CollationLookup<'_>,
-) -> Result<(), TargetFailure> {
+/// Appends a value; returns `None` if it is invalid.
+fn put_value(out: &mut Vec<u8>, value: &UserVariableValue, collations: CollationLookup<'_>) -> Option<()> {
     use binlog::events::UserVarValue as Kind;
-    let malformed = || TargetFailure::refused("a user variable has an invalid value");
     match (value.kind, value.bytes.first_chunk::<8>()) {
         (Kind::STRING, _) => {
             let number = u16::try_from(value.collation).ok();
-            let collation = number.and_then(collations).ok_or_else(malformed)?;
+            let collation = number.and_then(collations)?;
             let mut text = format!("_{} X'", collation.charset().name());
             put_hex(&mut text, &value.bytes);
             let _ = write!(text, "' COLLATE `{}`", collation.name());
@@ -210,13 +211,13 @@ fn put_value(
         }
         (Kind::DECIMAL, _) => match value.bytes.as_slice() {
             [precision, scale, digits @ ..] => {
-                Decimal::new(digits, *precision, *scale).map_err(|_| malformed())?.write(out);
+                Decimal::new(digits, *precision, *scale).ok()?.write(out);
             }
-            _ => return Err(malformed()),
+            _ => return None,
         },
-        _ => return Err(malformed()),
+        _ => return None,
     }
-    Ok(())
+    Some(())
 }
 
 #[cfg(test)]
@@ -301,5 +302,17 @@ mod tests {
         check(2, &(-3i64).to_le_bytes(), false, "-3");
         check(2, &u64::MAX.to_le_bytes(), true, "18446744073709551615");
         check(4, &[3, 1, 0x80 | 12, 5], false, "12.5");
+        let refused = |kind, collation, bytes: &[u8]| {
+            let value =
+                Some(UserVariableValue { kind, collation, bytes: bytes.to_vec(), is_unsigned: false });
+            let input = StatementInput::User { name: b"v".to_vec(), value };
+            let failure = put_variable(&mut Vec::new(), &input, &own).unwrap_err();
+            assert_eq!(failure.message, "the log has an invalid value of the user variable v");
+        };
+        refused(0, 60_000, b"text");
+        refused(1, 63, b"short");
+        refused(2, 63, b"short");
+        refused(4, 63, &[3, 5, 0x80, 5]);
+        refused(9, 63, b"of no known kind");
     }
 }

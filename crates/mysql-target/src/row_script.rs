@@ -84,14 +84,7 @@ impl StatementRunner for ScriptSession {
     }
 
     fn check_table(&self, table: &TargetTable, kind: RowsKind) -> Result<(), TargetFailure> {
-        match table.trigger_of(kind) {
-            Some(trigger) => Err(TargetFailure::refused(format!(
-                "{} has the trigger {trigger}, which statements fire, but the log contains its changes too. Drop the \
-                 trigger meanwhile, or write the inverse as a binary log and apply that with bintide replay",
-                table.name
-            ))),
-            None => Ok(()),
-        }
+        check_table(table, kind)
     }
 
     fn run(&mut self, statement: RowStatement) -> Result<u64, TargetFailure> {
@@ -106,5 +99,38 @@ impl StatementRunner for ScriptSession {
         self.text.push_str(&inline_parameters(&sql, &parameters));
         self.text.push_str(";\n");
         Ok(1)
+    }
+}
+
+fn check_table(table: &TargetTable, kind: RowsKind) -> Result<(), TargetFailure> {
+    match table.trigger_of(kind) {
+        Some(trigger) => Err(TargetFailure::refused(format!(
+            "{} has the trigger {trigger}: a statement would fire it, but the log already contains its changes. Drop \
+             the trigger while the script runs, or write the inverse as a binary log and apply the log with bintide \
+             replay",
+            table.name
+        ))),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use binlog::events::RowsKind;
+
+    use super::check_table;
+    use crate::row_sql::TargetTable;
+
+    #[test]
+    fn scripts_must_not_fire_triggers() {
+        let mut table = TargetTable::named("`d`.`t`");
+        table.triggers = vec![("UPDATE".into(), "log_it".into())];
+        check_table(&table, RowsKind::Delete).unwrap();
+        assert_eq!(
+            check_table(&table, RowsKind::Update).unwrap_err().message,
+            "`d`.`t` has the trigger log_it: a statement would fire it, but the log already contains its changes. \
+             Drop the trigger while the script runs, or write the inverse as a binary log and apply the log with \
+             bintide replay"
+        );
     }
 }

@@ -86,23 +86,7 @@ impl StatementRunner for MysqlSession {
     }
 
     fn check_table(&self, table: &TargetTable, kind: RowsKind) -> Result<(), TargetFailure> {
-        if let Some(trigger) = table.trigger_of(kind) {
-            return Err(TargetFailure::refused(format!(
-                "{} has the trigger {trigger}: a statement would fire it, but the log already contains its changes. \
-                 Drop the trigger during the replay, or, from MySQL to MySQL, use --apply-as binlog",
-                table.name
-            )));
-        }
-        match &table.nontransactional_engine {
-            Some(engine) if self.logging == TargetLogging::BySourceGtids => {
-                Err(TargetFailure::refused(format!(
-                    "{} uses {engine}, whose changes cannot be rolled back: applied as SQL, one transaction would become \
-                     several in the target's binary log. Use --apply-as binlog, or convert the table to InnoDB",
-                    table.name
-                )))
-            }
-            _ => Ok(()),
-        }
+        check_table(table, kind, self.logging)
     }
 
     fn run(&mut self, statement: RowStatement) -> Result<u64, TargetFailure> {
@@ -119,9 +103,43 @@ impl StatementRunner for MysqlSession {
     }
 }
 
+fn check_table(table: &TargetTable, kind: RowsKind, logging: TargetLogging) -> Result<(), TargetFailure> {
+    if let Some(trigger) = table.trigger_of(kind) {
+        return Err(TargetFailure::refused(format!(
+            "{} has the trigger {trigger}: a statement would fire it, but the log already contains its changes. \
+             Drop the trigger during the replay, or, from MySQL to MySQL, use --apply-as binlog",
+            table.name
+        )));
+    }
+    match &table.nontransactional_engine {
+        Some(engine) if logging == TargetLogging::BySourceGtids => Err(TargetFailure::refused(format!(
+            "{} uses {engine}, whose changes cannot be rolled back: applied as SQL, one transaction would become \
+             several in the target's binary log. Use --apply-as binlog, or convert the table to InnoDB",
+            table.name
+        ))),
+        _ => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::parse_created_table;
+    use binlog::events::RowsKind;
+
+    use super::{check_table, parse_created_table};
+    use crate::row_sql::TargetTable;
+    use crate::target_logging::TargetLogging;
+
+    #[test]
+    fn tables_without_triggers_are_changed() {
+        let mut table = TargetTable::named("`d`.`t`");
+        table.triggers = vec![("DELETE".into(), "log_it".into())];
+        check_table(&table, RowsKind::Write, TargetLogging::Off).unwrap();
+        assert_eq!(
+            check_table(&table, RowsKind::Delete, TargetLogging::Off).unwrap_err().message,
+            "`d`.`t` has the trigger log_it: a statement would fire it, but the log already contains its changes. \
+             Drop the trigger during the replay, or, from MySQL to MySQL, use --apply-as binlog"
+        );
+    }
 
     #[test]
     fn tables_are_named_by_servers() {

@@ -138,3 +138,17 @@ fn quoted(table: &TargetTableName) -> Result<String, TargetFailure> {
     String::from_utf8(name)
         .map_err(|_| TargetFailure::refused(format!("the table name {table} is not UTF-8")))
 }
+
+#[cfg(test)]
+mod tests {
+    use replay::TargetTableName;
+
+    use super::quoted;
+
+    #[test]
+    fn names_of_tables_are_utf8() {
+        let name = |table: &[u8]| TargetTableName { database: b"d".as_slice().into(), table: table.into() };
+        assert_eq!(quoted(&name(b"a`b")).unwrap(), "`d`.`a``b`");
+        assert_eq!(quoted(&name(b"\xff")).unwrap_err().message, "the table name `d`.`�` is not UTF-8");
+    }
+}

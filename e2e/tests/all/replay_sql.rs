@@ -192,7 +192,7 @@ fn conflicting_changes_are_refused_by_name() -> Result<()> {
         table,
         "alter table t modify n varchar(9)",
         "delete from t",
-        "column `n` of `d`.`t` is Int in the log, but varchar",
+        "column `n` of `d`.`t` is int in the log, but varchar",
     )?;
     check(table, "drop table t", "delete from t", "the target has no table `d`.`t`")?;
     check(

@@ -278,12 +278,12 @@ fn put_name(path: &mut String, name: &str) {
 
 #[cfg(test)]
 mod tests {
-    use binlog::JsonDocument;
+    use binlog::{JsonChanges, JsonDocument};
     use servers::StatementParameter;
 
     use super::{
         CONDITION_PARAMETERS_MAX, CONDITION_SIZE_MAX, ChangeCondition, SqlExpression, arrays_of,
-        exact_expression, overlap, parent,
+        exact_expression, overlap, parent, patch_expression,
     };
 
     #[test]
@@ -319,6 +319,19 @@ mod tests {
         check(vec![value(), value()], 31);
         check(vec![StatementParameter::Bytes(vec![b'x'; 65 << 20])], 0);
         check(vec![StatementParameter::Null; 127], CONDITION_PARAMETERS_MAX / 128);
+    }
+
+    #[test]
+    fn changes_to_one_value_are_bounded() {
+        // REMOVE $.a, again and again: each change depends on all changes before it.
+        let bytes = b"\x02\x03$.a".repeat(200);
+        let changes = JsonChanges::new(&bytes).unwrap();
+        let refused = patch_expression("`j`", changes, &mut ChangeCondition::default()).unwrap_err();
+        assert_eq!(
+            refused.message,
+            "`j` has partial JSON updates that are too many or too large for a statement, and the log lacks the \
+             original document. Use --apply-as binlog"
+        );
     }
 
     #[test]

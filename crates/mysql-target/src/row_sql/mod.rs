@@ -11,6 +11,8 @@ mod parameter;
 mod parameter_literal;
 mod statement_plan;
 mod target_table;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -206,7 +206,11 @@ fn is_compatible(column_type: ColumnType, data_type: &str) -> bool {
 /// Checks that the target's column can hold the values of the log's column.
 fn check_type(log: &Column, target: &TargetColumn, source: Flavour) -> Result<(), String> {
     if !is_compatible(log.column_type, &target.data_type) {
-        return Err(format!("is {:?} in the log, but {} on the target", log.column_type, target.data_type));
+        let logged = match log.column_type.data_types() {
+            [] => format!("{:?}", log.column_type),
+            names => names.join(" or "),
+        };
+        return Err(format!("is {logged} in the log, but {} on the target", target.data_type));
     }
     if !is_string(log.column_type) || target.data_type == "json" {
         return Ok(());

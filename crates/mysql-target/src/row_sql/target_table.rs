@@ -20,7 +20,7 @@ pub(crate) struct TargetTable {
     /// Storage engine, if it does not support transactions.
     pub(crate) nontransactional_engine: Option<String>,
     /// Triggers: the event and the name of each.
-    pub(super) triggers: Vec<(String, String)>,
+    pub(crate) triggers: Vec<(String, String)>,
 }
 
 /// A column on the target.
@@ -61,6 +61,12 @@ impl TargetTable {
             nontransactional_engine: None,
             triggers: Vec::new(),
         })
+    }
+
+    /// Creates a table without columns.
+    #[cfg(test)]
+    pub(crate) fn named(name: &str) -> Self {
+        Self { name: name.into(), ..Self::default() }
     }
 
     /// Returns the name of a trigger that statements for these changes would fire.
