@@ -330,3 +330,6 @@ impl<'a> BlockEvents<'a, '_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,11 +1,12 @@
 //! Logs come back byte for byte, also damaged ones.
 
 use std::fs;
-use std::io::Cursor;
+use std::io::{self, Cursor, Read};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use archive::{ArchiveError, SegmentError, SegmentSummary, read_segment, write_segment};
+use binlog::encryption::Keyring;
 use proptest::prelude::{any, prop_assert_eq, proptest};
 use proptest::sample::Index;
 
@@ -107,6 +108,52 @@ fn truncated_segments_are_errors() {
     }
     let more = [&segment[..], &[0]].concat();
     assert!(matches!(read(&more), Err(ArchiveError::Segment(SegmentError::Damaged { .. }))));
+}
+
+/// Log that cannot be read.
+struct DamagedDisk;
+
+impl Read for DamagedDisk {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        Err(io::Error::other("the disk is damaged"))
+    }
+}
+
+#[test]
+fn logs_that_cannot_be_read_are_errors() {
+    let error = write_segment(DamagedDisk, None, |_| Ok(())).unwrap_err();
+    assert_eq!(error.to_string(), "could not read: the disk is damaged");
+    // The magic number of an encrypted log, and zeros.
+    let mut log = [0; 600];
+    log[..4].copy_from_slice(b"\xfdbin");
+    let error = write_segment(Cursor::new(log), Some(&Keyring::default()), |_| Ok(())).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the header of the encrypted log is invalid: byte 4: an encrypted log whose version is not 1 cannot be read"
+    );
+}
+
+#[test]
+fn segments_have_a_head_and_blocks_in_order() {
+    let log =
+        fs::read(samples().into_iter().find(|path| path.ends_with("gtids/binlog.000001")).unwrap()).unwrap();
+    let (segment, _) = write(&log);
+    let check = |segment: &[u8], expected: &str| {
+        assert_eq!(read(segment).unwrap_err().to_string(), expected);
+    };
+    check(b"\xfebin", "this is not a segment of an archive");
+    let mut flagged = segment.clone();
+    flagged[9] = 7;
+    check(&flagged, "the segment is damaged in the block at byte 9: its head has an unknown flag");
+    // The first block, and again the first block.
+    let size = u32::from_le_bytes(*segment[10..].first_chunk().unwrap()) as usize;
+    let block = &segment[10..10 + 8 + size];
+    let twice = [&segment[..10], block, block, &segment[10 + 8 + size..]].concat();
+    let second = 10 + block.len();
+    assert_eq!(
+        read(&twice).unwrap_err().to_string().replace(&second.to_string(), "SECOND"),
+        "the segment is damaged in the block at byte SECOND: it does not follow the block before"
+    );
 }
 
 #[test]

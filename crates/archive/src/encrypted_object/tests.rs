@@ -213,3 +213,16 @@ proptest! {
         prop_assert!(decrypted(&stored).is_err());
     }
 }
+
+#[test]
+fn heads_are_checked() {
+    let stored = encrypted(100);
+    let check = |at: usize, byte: u8, what: &str| {
+        let mut damaged = stored.clone();
+        damaged[at] = byte;
+        let expected = format!("its head is damaged, or it was stored under another name: {what}");
+        assert_eq!(decrypted(&damaged).unwrap_err().to_string(), expected);
+    };
+    check(10, 0xff, "the name of its key is not UTF-8");
+    check(OBJECT_HEAD_SIZE - 1, 1, "bytes follow its last field");
+}
