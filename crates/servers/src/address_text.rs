@@ -173,6 +173,20 @@ mod tests {
     }
 
     #[test]
+    fn parts_without_an_account_are_not_shown() {
+        let check = |text: &str, expected: &str| {
+            assert_eq!(ConnectionOptions::of_address(text).unwrap_err().to_string(), expected);
+        };
+        check("mysql://u@h:x", "x is not a port number");
+        check("mysql://h:x", "the text after the : is not a port number");
+        check("mysql://u@h/shop", "shop names a database: remove it, because the logs name their databases");
+        check(
+            "mysql://h/shop",
+            "the address names a database: remove it, because the logs name their databases",
+        );
+    }
+
+    #[test]
     fn errors_name_the_remedy() {
         for text in ["mysql://root:se/cret@h/", "mysql://root:se?cret@h/", "mysql://root:s@e?cret@h/"] {
             let error = ConnectionOptions::of_address(text).unwrap_err().to_string();

@@ -391,6 +391,8 @@ mod tests {
         };
         check("port", Some("x"), "port is x; expected a number up to 65535");
         check("port", Some("70000"), "port is 70000; expected a number up to 65535");
+        check("user", None, "user requires a value");
+        check("tls-version", Some(""), "tls-version requires a value");
         check("protocol", Some("pipe"), "protocol is pipe; expected TCP or SOCKET");
         check("ssl_ca", Some(""), "ssl-ca requires a file or directory");
         check("ssl-ca", None, "ssl-ca requires a file or directory");

@@ -210,7 +210,14 @@ mod tests {
         let unheard = || ServerActivity::Unreachable("timed out".into());
         check(ServerActivity::Busy, 100_000, None);
         check(ServerActivity::Idle, 59, None);
-        check(ServerActivity::Idle, 60, Some("silent for 60 seconds, and it is not running a statement"));
+        check(
+            ServerActivity::Idle,
+            60,
+            Some(
+                "silent for 60 seconds, and it is not running a statement of this connection: a request or its answer \
+                 was lost",
+            ),
+        );
         check(unheard(), 59, None);
         check(
             unheard(),

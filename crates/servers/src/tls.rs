@@ -363,6 +363,7 @@ mod tests {
 
     use super::connect;
     use crate::server_address::ServerAddress;
+    use crate::tls_policy::SslMode;
 
     /// Writes a certificate and its key, and a file with both.
     fn write_pair(directory: &Path, name: &str) {
@@ -421,6 +422,25 @@ mod tests {
             Some("one.pem"),
             Some("two.pem"),
             Err("TLS: ssl-key ^two.pem contains no private key (PEM, not encrypted by a passphrase)"),
+        );
+    }
+
+    #[test]
+    fn revocation_lists_are_files_of_their_own() {
+        let directory = TempDir::new().unwrap();
+        write_pair(directory.path(), "one");
+        let check = |mode: SslMode, expected: &str| {
+            let mut address = ServerAddress::parse("mysql://u@h").unwrap();
+            let one = directory.path().join("one.pem");
+            (address.tls.mode, address.tls.authorities) = (mode, Some(one.clone()));
+            address.tls.revocations = Some(one);
+            let error = connect(&address).map(drop).unwrap_err().to_string();
+            assert_eq!(error.replace(&directory.path().display().to_string(), "DIR"), expected);
+        };
+        check(SslMode::VerifyCa, "TLS: could not use ssl-crl DIR/one.pem: it has no revocation list (PEM)");
+        check(
+            SslMode::Required,
+            "ssl-crl and ssl-crlpath have an effect only if ssl-mode is VERIFY_CA or VERIFY_IDENTITY: set --ssl-ca",
         );
     }
 }

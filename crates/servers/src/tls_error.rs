@@ -104,3 +104,68 @@ fn authority_names(policy: &TlsPolicy) -> String {
     let paths: Vec<String> = policy.authority_paths().map(|file| file.path.display().to_string()).collect();
     paths.join(" and ")
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use rustls::{AlertDescription, CertificateError, Error as RustlsError};
+
+    use super::explain_handshake_error;
+    use crate::server_address::ServerAddress;
+
+    fn check(error: RustlsError, options: &str, expected: &str) {
+        let address = ServerAddress::parse(&format!("mysql://u@h/?{options}")).unwrap();
+        let error = io::Error::other(error);
+        let explained = explain_handshake_error(&error, &address, "8.0.15");
+        assert_eq!(explained.to_string(), format!("TLS: {expected}"), "{error:?}");
+    }
+
+    #[test]
+    fn refused_certificates_have_a_remedy() {
+        let check = |why: CertificateError, expected: &str| {
+            check(RustlsError::InvalidCertificate(why), "ssl-ca=/ca.pem&ssl-mode=VERIFY_CA", expected);
+        };
+        check(
+            CertificateError::UnknownIssuer,
+            "the server's certificate is not signed by an authority in /ca.pem",
+        );
+        check(CertificateError::Revoked, "the server's certificate has been revoked");
+        check(
+            CertificateError::UnknownRevocationStatus,
+            "the server's certificate may have been revoked: ssl-crl and ssl-crlpath have no revocation list of the \
+             authority that signed it",
+        );
+        check(
+            CertificateError::BadEncoding,
+            "the server's certificate was refused, with the authorities in /ca.pem: BadEncoding",
+        );
+    }
+
+    #[test]
+    fn versions_and_ciphers_in_common_are_required() {
+        let failed = || RustlsError::AlertReceived(AlertDescription::HandshakeFailure);
+        check(
+            failed(),
+            "ssl-mode=REQUIRED&tls-version=TLSv1.3",
+            "the server (8.0.15) has no TLS version or cipher suite in common with bintide (received fatal alert: \
+             HandshakeFailure): tls-version, ssl-cipher or tls-ciphersuites restricts the choice; allow more versions or \
+             ciphers",
+        );
+        check(
+            failed(),
+            "ssl-mode=REQUIRED",
+            "the server (8.0.15) has no TLS version or cipher suite in common with bintide (received fatal alert: \
+             HandshakeFailure): bintide supports TLS 1.3, and TLS 1.2 with ECDHE; MySQL 5.5, 5.6 and many builds of 5.7 \
+             support TLS 1.1 at most, some of 8.0 before 8.0.16 only DHE; upgrade the server",
+        );
+        check(
+            failed(),
+            "ssl-mode=PREFERRED",
+            "the server (8.0.15) has no TLS version or cipher suite in common with bintide (received fatal alert: \
+             HandshakeFailure): bintide supports TLS 1.3, and TLS 1.2 with ECDHE; MySQL 5.5, 5.6 and many builds of 5.7 \
+             support TLS 1.1 at most, some of 8.0 before 8.0.16 only DHE; upgrade the server, connect through its Unix \
+             socket file, or turn TLS off by --ssl-mode=DISABLED",
+        );
+    }
+}

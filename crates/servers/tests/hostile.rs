@@ -11,8 +11,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use servers::{
-    CancelToken, ConnectionError, PasswordSource, PublicKeySource, ServerAddress, SqlConnection, SslMode,
-    StatementParameter, TlsPolicy,
+    CancelToken, ConnectionError, PasswordSource, PublicKeySource, ServerAddress, ServerFacts, SqlConnection,
+    SslMode, StatementParameter, TlsPolicy,
 };
 use wire::{Capabilities, CleartextPolicy, PacketCodec, ServerGreeting};
 
@@ -130,11 +130,18 @@ fn run_with_answer<T>(
 #[test]
 fn a_cleartext_password_is_refused_with_the_remedy() {
     for (cleartext, expected) in [
-        (CleartextPolicy::Refuse, "which is not allowed: set --enable-cleartext-plugin, and --ssl-mode"),
+        (
+            CleartextPolicy::Refuse,
+            "the server requests the password as cleartext (mysql_clear_password, as for IAM and LDAP), which is not \
+             allowed: set --enable-cleartext-plugin, and --ssl-mode=VERIFY_IDENTITY with --ssl-ca, so that only this \
+             server reads it",
+        ),
         (
             CleartextPolicy::OverTls,
-            "the connection is not encrypted: everyone on the network could read the password, so it is not sent. \
-             Set --ssl-mode=REQUIRED",
+            "the server requests the password as cleartext (mysql_clear_password), and the connection is not \
+             encrypted: everyone on the network could read the password, so it is not sent. Set --ssl-mode=REQUIRED; if \
+             the server has no TLS, turn TLS on there, or use an account with another plugin, such as \
+             caching_sha2_password",
         ),
     ] {
         let (port, playing) = serve(|peer| {
@@ -145,9 +152,60 @@ fn a_cleartext_password_is_refused_with_the_remedy() {
         });
         let address = ServerAddress { cleartext, ..address(port) };
         let error = SqlConnection::open(&address).err().unwrap().to_string();
-        assert!(error.contains(expected), "{error}");
+        assert_eq!(error, expected);
         playing.join().unwrap();
     }
+}
+
+#[test]
+fn unknown_plugins_are_named() {
+    let (port, playing) = serve(|peer| {
+        peer.greet(PLAIN_CAPABILITIES);
+        peer.next().unwrap();
+        peer.send(b"\xfedialog\0");
+        assert_eq!(peer.next(), None);
+    });
+    assert_eq!(
+        SqlConnection::open(&address(port)).err().unwrap().to_string(),
+        "the server requests the authentication plugin dialog, which bintide does not support: check the user name \
+         (for an unknown user, a server may request any plugin), or change the account to caching_sha2_password"
+    );
+    playing.join().unwrap();
+}
+
+/// Returns the facts of a server that answers the queries with these values, in order.
+fn facts(values: &'static [&str]) -> Result<ServerFacts, ConnectionError> {
+    let (port, playing) = serve(move |peer| {
+        peer.greet(PLAIN_CAPABILITIES);
+        peer.next().unwrap();
+        peer.send(OK);
+        for value in values {
+            peer.next_command().unwrap();
+            let row = [&[value.len() as u8], value.as_bytes()].concat();
+            [b"\x01", COLUMN, &row, END].into_iter().for_each(|packet| peer.send(packet));
+        }
+    });
+    let mut connection = SqlConnection::open(&address(port)).unwrap();
+    let result = ServerFacts::query(&mut connection);
+    drop(connection);
+    playing.join().unwrap();
+    result
+}
+
+#[test]
+fn settings_with_other_values_are_refused() {
+    let check = |values: &'static [&str], expected: &str| {
+        assert_eq!(facts(values).unwrap_err().to_string(), expected);
+    };
+    check(&["8.0.43", "many"], "the server's answer to SELECT @@max_allowed_packet is many; expected a number");
+    check(
+        &["8.0.43", "67108864", "1", "0afe4a3e-5a5b-11ef-9f3a-000000000002", "MAYBE"],
+        "the server's answer to gtid_mode is MAYBE; expected one of its four modes",
+    );
+    check(
+        &["8.0.43", "67108864", "1", "0afe4a3e-5a5b-11ef-9f3a-000000000002", "ON", "x:1"],
+        "the server's answer to gtid_executed is x:1; expected a set of GTIDs",
+    );
 }
 
 fn assert_lost<T>(result: Result<T, ConnectionError>, why: &str) {
@@ -243,10 +301,14 @@ fn file_sent(
 #[test]
 fn files_are_sent_only_for_statements_that_load_them() {
     match file_sent(|connection| connection.run("SELECT 1")) {
-        (Err(ConnectionError::FileRequest { name }), sent) => {
-            assert_eq!((name.as_str(), sent), ("/etc/passwd", vec![]))
-        }
-        (other, _) => panic!("{other:?}"),
+        (Err(error), sent) => assert_eq!(
+            (error.to_string().as_str(), sent),
+            (
+                "the server requests the local file \"/etc/passwd\", which no LOAD DATA of this run names; it is not sent",
+                vec![]
+            )
+        ),
+        (Ok(()), _) => panic!("the request succeeded"),
     }
     let file = vec![b'x'; 3 << 20];
     let (result, sent) = file_sent(|connection| {
@@ -256,6 +318,22 @@ fn files_are_sent_only_for_statements_that_load_them() {
     });
     result.unwrap();
     assert!(sent == file);
+}
+
+/// File that cannot be read.
+struct DamagedFile;
+
+impl std::io::Read for DamagedFile {
+    fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
+        Err(std::io::Error::other("the disk is damaged"))
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_not_sent() {
+    let load = |connection: &mut SqlConnection| connection.load(b"LOAD DATA", 10, Box::new(DamagedFile));
+    let result = run_with_answer(&[b"\xfb/tmp/file"], load);
+    assert_lost(result, "could not read the file to load: the disk is damaged");
 }
 
 #[test]
@@ -289,7 +367,10 @@ fn empty_values_count_towards_the_memory_limit() {
     let mut packets: Vec<&[u8]> = vec![b"\xfc\x00\x10"];
     packets.extend([COLUMN; COLUMNS]);
     packets.extend([nulls.as_slice(); 200]);
-    assert_lost(run_with_answer(&packets, |connection| connection.value("SELECT 1")), "more than 16 MiB");
+    assert_lost(
+        run_with_answer(&packets, |connection| connection.value("SELECT 1")),
+        "an answer has more than 16 MiB",
+    );
 }
 
 #[test]
@@ -360,7 +441,10 @@ fn only_verify_identity_needs_a_valid_certificate_name() {
         assert!(why.contains(expected), "{mode:?}: {why}");
     };
     check(SslMode::VerifyCa, "could not use ssl-ca /nowhere/ca.pem");
-    check(SslMode::VerifyIdentity, "fe80::1%eth0 is neither a host name nor an IP address");
+    check(
+        SslMode::VerifyIdentity,
+        "TLS: fe80::1%eth0 is neither a host name nor an IP address, so no certificate can be verified for it",
+    );
 }
 
 /// TLS files are read before the client connects.
