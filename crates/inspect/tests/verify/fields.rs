@@ -15,6 +15,17 @@ fn wrong(sample: &str, event_type: EventType, nth: usize, change: impl FnOnce(&m
     check(&log, index, FaultKind::Event, &format!("{}: {detail}", event_type.name()));
 }
 
+/// Does the same as [`wrong`] for a change of the event's size, which is a fault of its own.
+fn resized(sample: &str, event_type: EventType, nth: usize, change: impl FnOnce(&mut Vec<u8>), detail: &str) {
+    let mut log = Log::of_sample(sample);
+    let index = log.find(event_type, nth);
+    log.body(index, change);
+    log.settle();
+    let fault = (log.offset(index), FaultKind::Event, format!("{}: {detail}", event_type.name()));
+    let found = faults(&log.bytes());
+    assert!(found.contains(&fault), "{fault:?}: {found:?}");
+}
+
 #[test]
 fn types_that_no_server_writes() {
     let fault = |code: u8, flags: u8| {
@@ -44,6 +55,35 @@ fn session_variables() {
     wrong(28, 2, "size of the catalog's name is 2, expected the name std");
     wrong(29, b'S', "size of the catalog's name is 3, expected the name std");
     wrong(34, 3, "collation is 1023, expected the number of a collation");
+}
+
+#[test]
+fn session_variables_have_a_range() {
+    let wrong = |variables: &[u8], detail: &str| {
+        let change = |body: &mut Vec<u8>| {
+            let size = usize::from(u16::from_le_bytes([body[11], body[12]]));
+            body[11..13].copy_from_slice(&(variables.len() as u16).to_le_bytes());
+            body.splice(13..13 + size, variables.iter().copied());
+        };
+        resized("types.binlog", EventType::Query, 3, change, &format!("byte 32: {detail}"));
+    };
+    wrong(&[13, 0x40, 0x42, 0x0f], "microseconds is 1000000, expected less than a million");
+    wrong(&[16, 2], "boolean session variable is 2, expected 0 or 1");
+    wrong(&[16, 1, 16, 1], "number of session variables of one kind is 2, expected 1");
+}
+
+#[test]
+fn values_of_user_variables_have_a_size() {
+    let wrong = |kind: u8, value: &[u8], detail: &str| {
+        // A variable `v`: after its name and a zero, the kind, the collation, and the size of the value.
+        let change = |body: &mut Vec<u8>| {
+            *body = [b"\x01\0\0\0v\0".as_slice(), &[kind, 63, 0, 0, 0, value.len() as u8, 0, 0, 0], value]
+                .concat();
+        };
+        resized("statements.binlog", EventType::UserVar, 0, change, &format!("byte 30: {detail}"));
+    };
+    wrong(2, b"abc", "size of the variable's value is 3, expected 8");
+    wrong(4, b"a", "size of the variable's value is 1, expected 2 or more");
 }
 
 #[test]
