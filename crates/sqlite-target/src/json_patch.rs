@@ -216,9 +216,9 @@ impl<'t> JsonReader<'t> {
 
 #[cfg(test)]
 mod tests {
-    use binlog::JsonPathLeg;
+    use binlog::{JsonChanges, JsonPathLeg};
 
-    use super::{find, insert, parse, remove, write};
+    use super::{apply_changes, find, insert, parse, remove, write};
 
     fn shown(text: &str, change: impl FnOnce(&mut super::JsonNode) -> Option<()>) -> Option<String> {
         let mut root = parse(text)?;
@@ -248,5 +248,19 @@ mod tests {
         assert_eq!(shown(text, |root| remove(root, &[name("c")])), None);
         assert_eq!(shown(text, |root| insert(root, &[name("b")], value())), None);
         assert!(parse("[1, 2").is_none() && parse(&"[".repeat(1000)).is_none());
+    }
+
+    #[test]
+    fn documents_of_the_target_must_be_those_of_the_source() {
+        // REMOVE $.a
+        let changes = JsonChanges::new(b"\x02\x03$.a").unwrap();
+        for text in ["{", "{}", "[1]"] {
+            let failure = apply_changes(text, &changes, &mut Vec::new()).unwrap_err();
+            assert_eq!(
+                failure.message,
+                "a JSON document on the target differs from the one that was changed on the source",
+                "{text}"
+            );
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! Column types: MySQL's, from definitions and table maps, and SQLite's types for their values.
 
+use std::fmt;
+
 use binlog::{Charset, Column, ColumnType, Flavour};
 use replay::row_reader::column_charset;
 use serde::{Deserialize, Serialize};
@@ -54,6 +56,31 @@ pub(crate) enum MysqlType {
     Json,
     Geometry,
     Vector,
+}
+
+impl fmt::Display for MysqlType {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Integer { bits, unsigned: false } => write!(out, "an integer of {bits} bits"),
+            Self::Integer { bits, unsigned: true } => write!(out, "an unsigned integer of {bits} bits"),
+            Self::Year => out.write_str("YEAR"),
+            Self::Bit { bits } => write!(out, "BIT({bits})"),
+            Self::Float => out.write_str("FLOAT"),
+            Self::Double => out.write_str("DOUBLE"),
+            Self::Decimal { scale } => write!(out, "DECIMAL with {scale} digits after the point"),
+            Self::Date => out.write_str("DATE"),
+            Self::Time { fraction } => write!(out, "TIME({fraction})"),
+            Self::DateTime { fraction } => write!(out, "DATETIME({fraction})"),
+            Self::Timestamp { fraction } => write!(out, "TIMESTAMP({fraction})"),
+            Self::Text { .. } => out.write_str("text"),
+            Self::Bytes { .. } => out.write_str("bytes"),
+            Self::Enum { .. } => out.write_str("ENUM"),
+            Self::Set { .. } => out.write_str("SET"),
+            Self::Json => out.write_str("JSON"),
+            Self::Geometry => out.write_str("a geometry"),
+            Self::Vector => out.write_str("VECTOR"),
+        }
+    }
 }
 
 /// The SQLite type of a column's values.

@@ -339,21 +339,21 @@ fn check_table(
         )));
     };
     for (own, logged) in table.columns.iter().zip(visible) {
-        let same_name = match &logged.name {
-            Some(name) => {
-                String::from_utf8_lossy(name).eq_ignore_ascii_case(&own.name) || !own.name.is_ascii()
-            }
-            None => true,
-        };
-        if !same_name || !own.kind.fits(logged, flavour) {
+        let logged_name = logged.name.as_deref().map(String::from_utf8_lossy);
+        if let Some(other) =
+            logged_name.filter(|logged| !logged.eq_ignore_ascii_case(&own.name) && own.name.is_ascii())
+        {
             return Err(TargetFailure::refused(format!(
-                "the column {} of {}.{} is {:?} on the target, but the log has {} {:?}",
-                own.name,
-                name.0,
-                name.1,
-                own.kind,
-                logged.name.as_ref().map_or("one of type".into(), |name| String::from_utf8_lossy(name)),
-                logged.column_type,
+                "the column {} of {}.{} has the name {other} in the log",
+                own.name, name.0, name.1
+            )));
+        }
+        if !own.kind.fits(logged, flavour) {
+            let logged = MysqlType::of(logged, flavour);
+            let logged = logged.map_or_else(|| "of an unknown type".to_owned(), |kind| kind.to_string());
+            return Err(TargetFailure::refused(format!(
+                "the column {} of {}.{} is {} on the target, but {logged} in the log",
+                own.name, name.0, name.1, own.kind
             )));
         }
     }
@@ -494,5 +494,125 @@ fn lookup_condition(
             let condition = condition(columns, "IS");
             format!("rowid = (SELECT rowid FROM {} WHERE {condition} LIMIT 1)", quote_ansi_name(&table.name))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use binlog::events::{ColumnSet, Rows, RowsFlags, RowsKind, TableMap};
+    use binlog::{ChecksumAlgorithm, Event, EventFormat, EventOrigin, Flavour, NextPosition};
+    use replay::RowEvents;
+    use rusqlite::Connection;
+
+    use super::RowWriter;
+    use crate::schema_draft::tests::statement;
+    use crate::schema_editor::SchemaEditor;
+    use crate::sqlite_remarks::SqliteRemarks;
+    use crate::table_catalogue::{CREATE_CATALOGUE_TABLE, TableCatalogue};
+
+    /// Columns in a table map of `d.t`: types, metadata and optional metadata; and bits of the columns in a row.
+    #[derive(Clone, Copy)]
+    struct LogColumns<'a> {
+        types: &'a [u8],
+        metadata: &'a [u8],
+        optional: &'a [u8],
+        present: u8,
+    }
+
+    /// An INT without a name.
+    const INT: LogColumns<'static> = LogColumns { types: &[3], metadata: &[], optional: &[], present: 1 };
+
+    fn insert(columns: LogColumns<'_>, row: &[u8]) -> RowEvents {
+        let format = EventFormat {
+            server_version: b"9.7.4".to_vec(),
+            post_header_sizes: vec![8; 42],
+            checksum: ChecksumAlgorithm::Off,
+            flavour: Flavour::MySql,
+        };
+        let LogColumns { types, metadata, optional, present } = columns;
+        let (database, table, nullable, flavour) = (b"d", b"t", &[0], Flavour::MySql);
+        let map = TableMap {
+            table_id: 7,
+            flags: 1,
+            database,
+            table,
+            column_types: types,
+            metadata,
+            nullable,
+            optional,
+            flavour,
+        };
+        let rows = Rows {
+            kind: RowsKind::Write,
+            table_id: 7,
+            flags: RowsFlags::STATEMENT_END,
+            extra: Some(&[]),
+            column_count: types.len() as u64,
+            columns: ColumnSet { bits: &[present] },
+            columns_after: None,
+            rows: row,
+        };
+        let mut bytes = Vec::new();
+        for event in [Event::TableMap(map), Event::WriteRows(rows)] {
+            event.write(EventOrigin::default(), NextPosition::Fixed(0), &format, &mut bytes).unwrap();
+        }
+        RowEvents { format: format.into(), bytes }
+    }
+
+    /// Inserts a row after these statements; checks the error.
+    fn check(definitions: &[&str], columns: LogColumns<'_>, row: &[u8], expected: &str) {
+        let connection = Connection::open_in_memory().unwrap();
+        connection.execute_batch(CREATE_CATALOGUE_TABLE).unwrap();
+        let (mut catalogue, mut remarks) = (TableCatalogue::default(), SqliteRemarks::default());
+        let mut editor =
+            SchemaEditor { connection: &connection, catalogue: &mut catalogue, remarks: &mut remarks };
+        for sql in definitions {
+            editor.execute(&statement(sql)).unwrap();
+        }
+        let failure = RowWriter::default().write(&mut editor, &insert(columns, row)).unwrap_err();
+        assert_eq!(failure.message, expected, "{definitions:?}");
+    }
+
+    #[test]
+    fn rows_match_the_definition_of_their_table() {
+        let one = &[0, 1, 0, 0, 0];
+        check(
+            &["create table T (a int)"],
+            INT,
+            one,
+            "the logs create d.T but change d.t: sources with case-insensitive names (lower_case_table_names) are not \
+             supported",
+        );
+        check(&[], LogColumns { types: &[6], ..INT }, &[0], "d.t has a column of an unknown type");
+        check(
+            &["create table t (a int, b int)"],
+            INT,
+            one,
+            "d.t has 2 columns on the target, but 1 in the log",
+        );
+        check(
+            &["create table t (a varchar(10))"],
+            INT,
+            one,
+            "the column a of d.t is text on the target, but an integer of 32 bits in the log",
+        );
+        check(
+            &["create table t (a int)"],
+            LogColumns { optional: b"\x04\x02\x01b", ..INT },
+            one,
+            "the column a of d.t has the name b in the log",
+        );
+        check(
+            &["create table t (a int, b char(36) not null default (uuid()))"],
+            LogColumns { types: &[3, 254], metadata: &[254, 144], ..INT },
+            one,
+            "the log omits the column b of a row in d.t, and the server computes its value",
+        );
+        check(
+            &["create table t (a enum('x'))"],
+            LogColumns { types: &[254], metadata: &[247, 1], ..INT },
+            &[0, 7],
+            "a has a value that its definition does not contain",
+        );
     }
 }

@@ -259,3 +259,46 @@ fn is_unique(table: &CatalogueTable, key: &SecondaryKey) -> bool {
     };
     key.unique && !key.parts.iter().any(is_doubtful)
 }
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::Connection;
+
+    use super::SchemaEditor;
+    use crate::schema_draft::tests::statement;
+    use crate::sqlite_remarks::SqliteRemarks;
+    use crate::table_catalogue::{CREATE_CATALOGUE_TABLE, TableCatalogue};
+
+    /// Runs these statements on an empty database, and SQL of SQLite before the last one; checks the error of the last
+    /// one.
+    fn check(statements: &[&str], rows: &str, expected: &str) {
+        let connection = Connection::open_in_memory().unwrap();
+        connection.execute_batch(CREATE_CATALOGUE_TABLE).unwrap();
+        let (mut catalogue, mut remarks) = (TableCatalogue::default(), SqliteRemarks::default());
+        let mut editor =
+            SchemaEditor { connection: &connection, catalogue: &mut catalogue, remarks: &mut remarks };
+        let (last, before) = statements.split_last().unwrap();
+        for sql in before {
+            editor.execute(&statement(sql)).unwrap();
+        }
+        connection.execute_batch(rows).unwrap();
+        assert_eq!(editor.execute(&statement(last)).unwrap_err().message, expected, "{statements:?}");
+    }
+
+    #[test]
+    fn definitions_that_the_target_cannot_repeat() {
+        let table = "create table t (id int primary key, a varchar(10))";
+        let row = "insert into \"d.t\" values (1, 'ten')";
+        check(&[table, table], "", "the table d.t already exists");
+        check(
+            &[table, "alter table t add b char(36) not null default (uuid())"],
+            row,
+            "the values of the new column b in existing rows of d.t are unknown: the server computes them",
+        );
+        check(
+            &[table, "alter table t modify a int"],
+            row,
+            "the value 'ten' cannot be converted as on the server",
+        );
+    }
+}

@@ -107,3 +107,21 @@ impl TableCatalogue {
         self.tables.iter().flat_map(keys).filter(move |(_, _, key)| key.parent == *parent)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::Connection;
+
+    use super::{CREATE_CATALOGUE_TABLE, TableCatalogue};
+
+    #[test]
+    fn damaged_definitions_name_their_table() {
+        let connection = Connection::open_in_memory().unwrap();
+        connection.execute_batch(CREATE_CATALOGUE_TABLE).unwrap();
+        connection.execute("INSERT INTO \"bintide.tables\" VALUES ('d', 't', '{}')", []).unwrap();
+        assert_eq!(
+            TableCatalogue::load(&connection).unwrap_err().message,
+            "bintide.tables contains an invalid definition of d.t: missing field `name` at line 1 column 2"
+        );
+    }
+}
