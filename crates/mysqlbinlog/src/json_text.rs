@@ -39,9 +39,8 @@ pub(crate) fn put_changes(out: &mut Vec<u8>, changes: &[u8], number: usize) {
         put_arguments(out, &changes)
     });
     if let Err(what) = result {
-        out.extend_from_slice(b"Error ");
         out.extend_from_slice(what.as_bytes());
-        out.extend_from_slice(b" while printing JSON diff\n");
+        out.push(b'\n');
     }
 }
 
@@ -101,15 +100,21 @@ impl<'a> JsonDiff<'a> {
         let mut changes = Vec::new();
         while let Ok(operation) = cursor.u8() {
             if operation > Self::REMOVE {
-                return Err("reading operation type (invalid operation code)");
+                return Err("Error reading operation type (invalid operation code) while printing JSON diff");
             }
-            let size = cursor.lenenc().map_err(|_| "reading path length to skip")?;
-            let path = take(&mut cursor, size).map_err(|_| "skipping path")?;
+            let size =
+                cursor.lenenc().map_err(|_| "Error reading path length to skip while printing JSON diff")?;
+            let path = take(&mut cursor, size).map_err(|_| "Error skipping path while printing JSON diff")?;
             let value = match operation {
                 Self::REMOVE => None,
                 _ => {
-                    let size = cursor.lenenc().map_err(|_| "reading value length to skip")?;
-                    Some(take(&mut cursor, size).map_err(|_| "skipping value")?)
+                    let size = cursor
+                        .lenenc()
+                        .map_err(|_| "Error reading value length to skip while printing JSON diff")?;
+                    Some(
+                        take(&mut cursor, size)
+                            .map_err(|_| "Error skipping value while printing JSON diff")?,
+                    )
                 }
             };
             changes.push(Self { operation, path, value });
@@ -133,21 +138,22 @@ fn take<'a>(cursor: &mut Cursor<'a>, size: u64) -> Result<&'a [u8], DecodeError>
 
 /// Appends a value as an argument of an SQL function.
 fn put_argument(out: &mut Vec<u8>, value: JsonDocument<'_>) -> Result<(), &'static str> {
-    let (front, is_quoted, back): (&[u8], _, &[u8]) = match value.root().map_err(|_| "parsing json value")? {
-        JsonValue::Array(_) | JsonValue::Object(_) => (b"CAST(", true, b" AS JSON)"),
-        JsonValue::Null
-        | JsonValue::Bool(_)
-        | JsonValue::Int(_)
-        | JsonValue::UInt(_)
-        | JsonValue::Double(_)
-        | JsonValue::Decimal(_) => (b"", false, b""),
-        _ => (b"", true, b""),
-    };
+    let (front, is_quoted, back): (&[u8], _, &[u8]) =
+        match value.root().map_err(|_| "Error parsing json value while printing JSON diff")? {
+            JsonValue::Array(_) | JsonValue::Object(_) => (b"CAST(", true, b" AS JSON)"),
+            JsonValue::Null
+            | JsonValue::Bool(_)
+            | JsonValue::Int(_)
+            | JsonValue::UInt(_)
+            | JsonValue::Double(_)
+            | JsonValue::Decimal(_) => (b"", false, b""),
+            _ => (b"", true, b""),
+        };
     out.extend_from_slice(front);
     let start = out.len();
     if value.write(JsonQuotes::Inside, out).is_err() {
         out.truncate(start);
-        return Err("converting json to string");
+        return Err("Error converting json to string while printing JSON diff");
     }
     if is_quoted {
         quote_from(out, start);
@@ -209,6 +215,17 @@ mod tests {
         check_changes(
             b"\x03",
             "Error reading operation type (invalid operation code) while printing JSON diff\n",
+        );
+        check_changes(b"\x02", "Error reading path length to skip while printing JSON diff\n");
+        check_changes(b"\x00\x01$", "Error reading value length to skip while printing JSON diff\n");
+        check_changes(b"\x00\x01$\x09x", "Error skipping value while printing JSON diff\n");
+        check_changes(
+            b"\x00\x01$\x01\x63",
+            "JSON_REPLACE(@2, '$', Error parsing json value while printing JSON diff\n",
+        );
+        check_changes(
+            b"\x00\x01$\x08\x02\x01\0\x07\0\x04\x03\0",
+            "JSON_REPLACE(@2, '$', CAST(Error converting json to string while printing JSON diff\n",
         );
         check_changes(b"\x00\x03$.a\x03\x05\x07\x00", "JSON_REPLACE(@2, '$.a', 7)");
         check_changes(b"\x01\x03$.a\x05\x02\x00\x00\x04\x00", "JSON_INSERT(@2, '$.a', CAST('[]' AS JSON))");

@@ -255,7 +255,7 @@ mod tests {
         );
         refuse(
             &format!("{UUID}:1-9223372036854775807"),
-            &format!("Interval end out of range after 58 characters, {start} \"...36854775807[HERE]\""),
+            "Interval end out of range after 58 characters, marked by [HERE] in: \"...36854775807[HERE]\"",
         );
         let long = "x".repeat(29);
         let shown = "x".repeat(25);
