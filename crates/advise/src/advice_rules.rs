@@ -347,7 +347,7 @@ mod tests {
     use super::advise;
     use crate::report::{
         AdviceVerdict, AdviseReport, AdviseTotals, CommitLatency, FoundReport, IntervalEstimate, LevelReport,
-        LevelSetting,
+        LevelSetting, MeasuredLog,
     };
 
     /// Returns a report on a gigabyte of plain logs. Levels have the percentage saved, and the seconds per
@@ -417,6 +417,95 @@ mod tests {
             "{advice:#?}"
         );
         assert!(!said("cover only"), "{advice:#?}");
+    }
+
+    /// Checks that the advice has this sentence.
+    fn check_sentence(report: &AdviseReport, expected: &str) {
+        let advice = advise(report);
+        let mut all = advice.reasons.iter().chain(&advice.uncertainties).chain([&advice.headline]);
+        assert!(all.any(|sentence| sentence == expected), "{expected}: {advice:#?}");
+    }
+
+    #[test]
+    fn headlines_name_the_verdict() {
+        check_sentence(&report(99, 60, &[(3, -5, 3.0)]), "Turn compression off: it makes these logs larger.");
+        let ignored = |on| {
+            let mut report = report(99, on, &[(6, 50, 3.0)]);
+            report.server.level_setting = LevelSetting::Ignored;
+            report
+        };
+        check_sentence(
+            &ignored(0),
+            "Leave compression off: the server may ignore all measured levels. Measure level 3, too.",
+        );
+        check_sentence(
+            &ignored(60),
+            "Compression is on. The server may ignore all measured levels: measure level 3, too.",
+        );
+    }
+
+    #[test]
+    fn reasons_have_figures() {
+        let mut growing = report(99, 0, &[(3, 56, 864.0)]);
+        growing.levels[0].growing_transactions = 90_000;
+        growing.levels[0].growing_bytes = 5_000_000;
+        check_sentence(
+            &growing,
+            "Level 3 saves 560.0 MB per day on the source, and the same on each replica and on the network to it.",
+        );
+        check_sentence(
+            &growing,
+            "Compressing takes 1.0 % of one core. Half of the commits take up to 20 µs longer; 1 in 100 takes at least \
+             8.6 ms longer.",
+        );
+        check_sentence(
+            &growing,
+            "10.0 % of the transactions that can be compressed would grow, by 5.0 MB in total. A server compresses them \
+             anyway; `bintide compress` leaves them uncompressed.",
+        );
+    }
+
+    #[test]
+    fn uncertainties_are_named() {
+        let check = |change: fn(&mut AdviseReport), expected: &str| {
+            let mut report = report(99, 0, &[(3, 56, 3.0)]);
+            report.server.version = "8.0.20".to_owned();
+            change(&mut report);
+            check_sentence(&report, expected);
+        };
+        check(|report| report.sample.is_complete = false, "Only a sample was measured.");
+        check(
+            |report| {
+                report.sample.is_complete = false;
+                let bytes = &mut report.levels[0].bytes;
+                (bytes.low, bytes.high) = (400_000_000, 500_000_000);
+            },
+            "Only a sample was measured: the saving is between 50.0 % and 60.0 % with 95 % confidence.",
+        );
+        check(
+            |report| report.sample.transactions_cut = 1,
+            "Of large transactions, only the first part was measured; the rest may differ.",
+        );
+        check(
+            |report| report.server.level_setting = LevelSetting::Ignored,
+            "MySQL 8.0.20 ignores binlog_transaction_compression_level_zstd and always compresses at level 3.",
+        );
+        check(
+            |report| report.server.level_setting = LevelSetting::Unknown,
+            "It is unknown whether MySQL 8.0.20 uses binlog_transaction_compression_level_zstd: only level 3 is certain.",
+        );
+        check(
+            |report| {
+                report
+                    .logs
+                    .push(MeasuredLog { server_version: "8.0.43".to_owned(), ..MeasuredLog::default() })
+            },
+            "The logs are from several server versions; the advice is for that of the last log.",
+        );
+        check(
+            |report| report.totals.covered_s = 1800.0,
+            "The logs cover only 30 minutes: other times of the day may differ.",
+        );
     }
 
     #[test]
