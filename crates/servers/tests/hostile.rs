@@ -197,7 +197,10 @@ fn settings_with_other_values_are_refused() {
     let check = |values: &'static [&str], expected: &str| {
         assert_eq!(facts(values).unwrap_err().to_string(), expected);
     };
-    check(&["8.0.43", "many"], "the server's answer to SELECT @@max_allowed_packet is many; expected a number");
+    check(
+        &["8.0.43", "many"],
+        "the server's answer to SELECT @@max_allowed_packet is many; expected a number",
+    );
     check(
         &["8.0.43", "67108864", "1", "0afe4a3e-5a5b-11ef-9f3a-000000000002", "MAYBE"],
         "the server's answer to gtid_mode is MAYBE; expected one of its four modes",
