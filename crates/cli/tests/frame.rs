@@ -510,6 +510,81 @@ fn settings_that_exclude_an_option_of_the_command_line_are_left_out() {
     check(&[("BINTIDE_STATS_FROM", "mysql://u@127.0.0.1:1/")], "--json", '{');
 }
 
+/// Replays the sample `gtids` to a new SQLite file. Returns the number of applied transactions, or the error.
+fn replayed_transactions(variables: &[(&str, &str)], option: &[&str]) -> Result<u64, String> {
+    let directory = tempfile::tempdir().expect("could not create a directory");
+    let target = format!("sqlite:{}", directory.path().join("copy.db").display());
+    let log = sample("gtids");
+    let ran = bintide(&[&["replay", "--json", "--to", &target, &log], option].concat(), variables);
+    if !ran.status.success() {
+        return Err(text(&ran.stderr));
+    }
+    let report: serde_json::Value = serde_json::from_slice(&ran.stdout).expect("a report that is not JSON");
+    Ok(report["transactions"].as_u64().expect("no number"))
+}
+
+#[test]
+fn starts_and_stops_of_settings_lose_to_the_command_line() {
+    const SOURCE: &str = "5ea5ca5e-0001-4000-8000-000000000001";
+    let [third, fifth] = [3, 5].map(|number| format!("{SOURCE}:{number}"));
+    let directory = tempfile::tempdir().expect("could not create a directory");
+    let file = |key: &str| {
+        let path = directory.path().join(key);
+        fs::write(&path, format!("[replay]\n{key} = '{third}'\n")).expect("could not write the settings");
+        path.to_str().expect("a path that is not UTF-8").to_owned()
+    };
+    let [stop_file, start_file] = ["stop-gtid", "start-gtid"].map(file);
+    let check = |variables: &[(&str, &str)], options: &[(&str, &str, u64)]| {
+        for variable in variables {
+            for (option, value, expected) in options {
+                let found = replayed_transactions(&[*variable], &[option, value]);
+                assert_eq!(found, Ok(*expected), "{variable:?} {option}");
+            }
+        }
+    };
+    let stops = [
+        ("BINTIDE_REPLAY_STOP_POSITION", "binlog.000001:1155"),
+        ("BINTIDE_REPLAY_STOP_DATETIME", "2030-01-01"),
+        ("BINTIDE_STOP_DATETIME_INCLUSIVE", "2030-01-01"),
+        ("BINTIDE_REPLAY_STOP_GTID", &third),
+        ("BINTIDE_STOP_AFTER_GTID", &third),
+        ("BINTIDE_CONFIG", &stop_file),
+    ];
+    let options = [
+        ("--stop-position", "binlog.000001:3549", 13),
+        ("--stop-datetime", "2030-01-01", 16),
+        ("--stop-datetime-inclusive", "2030-01-01", 16),
+        ("--stop-gtid", &fifth, 13),
+        ("--stop-after-gtid", &fifth, 14),
+    ];
+    check(&stops, &options);
+    let starts = [
+        ("BINTIDE_REPLAY_START_POSITION", "binlog.000001:578"),
+        ("BINTIDE_START_DATETIME", "2020-01-01"),
+        ("BINTIDE_REPLAY_START_GTID", &third),
+        ("BINTIDE_REPLAY_START_AFTER_GTID", &third),
+        ("BINTIDE_CONFIG", &start_file),
+    ];
+    let options = [
+        ("--start-position", "binlog.000001:3549", 3),
+        ("--start-datetime", "2020-01-01", 16),
+        ("--start-gtid", &fifth, 3),
+        ("--start-after-gtid", &fifth, 2),
+    ];
+    check(&starts, &options);
+    // Two of one place are an error, as on the command line.
+    for variables in [
+        [("BINTIDE_STOP_GTID", &*third), ("BINTIDE_STOP_AFTER_GTID", &fifth)],
+        [("BINTIDE_REPLAY_STOP_GTID", &third), ("BINTIDE_REPLAY_STOP_DATETIME", "2030-01-01")],
+        [("BINTIDE_START_GTID", &third), ("BINTIDE_START_DATETIME", "2020-01-01")],
+    ] {
+        let error = replayed_transactions(&variables, &[]).expect_err("two settings were accepted");
+        assert!(error.contains("exclude each other: give only one of them"), "{variables:?}: {error}");
+    }
+    let both = [("BINTIDE_REPLAY_STOP_GTID", &*fifth), ("BINTIDE_STOP_AFTER_GTID", &third)];
+    assert_eq!(replayed_transactions(&both, &[]), Ok(13), "the command's own setting counts");
+}
+
 #[test]
 fn the_command_line_overrides_conflicting_settings() {
     let directory = tempfile::tempdir().expect("could not create a directory");
