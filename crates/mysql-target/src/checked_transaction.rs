@@ -9,8 +9,8 @@ use crate::binlog_statement::{PACKET_MARGIN, row_too_large_message};
 use crate::context_adapter::{ContextAdapter, TargetCollations};
 use crate::logged_actions::LoggedActions;
 use crate::row_sql::{
-    RowConflict, RowMatch, RowSessionSettings, RowStatement, StatementRunner, StatementWriter, TargetTable,
-    load_table,
+    AppliedChanges, CheckedResults, RowConflict, RowMatch, RowSessionSettings, RowStatement, StatementRunner,
+    StatementWriter, TargetTable, load_table,
 };
 use crate::server_failure::server_failure;
 use crate::session_state::SessionState;
@@ -23,6 +23,15 @@ use crate::session_state::SessionState;
 pub struct CheckedTransaction {
     session: CheckedSession,
     writer: StatementWriter,
+}
+
+/// Result of writing row changes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WrittenRows {
+    /// Changes that were made.
+    pub applied: AppliedChanges,
+    /// Rows that differ from the log and were not changed.
+    pub conflicts: Vec<RowConflict>,
 }
 
 /// Session of a checked transaction.
@@ -71,17 +80,18 @@ impl CheckedTransaction {
         self.writer.set_foreign_keys(actions.checks());
     }
 
-    /// Applies these row changes, in order. Returns a conflict for each row that differs from the log and was not
-    /// changed.
+    /// Applies these row changes, in order. A row that differs from the log is not changed, not even by the following
+    /// changes of the same row.
     ///
     /// # Errors
     ///
     /// Fails if an event cannot be decoded, a table cannot be changed by statements, or the server refuses a statement
     /// for another reason.
-    pub fn write(&mut self, rows: &RowEvents) -> Result<Vec<RowConflict>, TargetFailure> {
+    pub fn write(&mut self, rows: &RowEvents) -> Result<WrittenRows, TargetFailure> {
         self.writer.write(rows, &mut self.session)?;
-        let conflicts = self.writer.take_conflicts().into_iter();
-        conflicts.map(|conflict| conflict.compare(&mut self.session.connection)).collect()
+        let CheckedResults { applied, conflicts } = self.writer.take_results();
+        let conflicts = conflicts.into_iter().map(|one| one.compare(&mut self.session.connection));
+        Ok(WrittenRows { applied, conflicts: conflicts.collect::<Result<_, _>>()? })
     }
 
     /// Commits the changes.

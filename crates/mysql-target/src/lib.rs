@@ -43,11 +43,11 @@ mod target_logging;
 mod versions;
 
 pub use crate::apply_as::{ApplyAs, SqlApplyReason};
-pub use crate::checked_transaction::CheckedTransaction;
+pub use crate::checked_transaction::{CheckedTransaction, WrittenRows};
 pub use crate::logged_actions::LoggedActions;
 pub use crate::mysql_target::MysqlTarget;
 pub use crate::row_script::RowScript;
-pub use crate::row_sql::{ColumnDifference, ConflictReason, RowConflict};
+pub use crate::row_sql::{AppliedChanges, ColumnDifference, ConflictReason, RowConflict};
 pub use crate::server_reader::ServerReader;
 pub use crate::target_inspector::TargetInspector;
 pub use crate::target_logging::TargetLogChoice;

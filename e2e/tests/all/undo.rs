@@ -357,6 +357,55 @@ fn changed_rows_are_listed_and_nothing_is_changed() -> Result<()> {
     Ok(())
 }
 
+/// A row has the values of an undone change again, because of a later change: it is skipped, and its later values stay.
+#[test]
+fn all_changes_of_a_skipped_row_are_skipped() -> Result<()> {
+    let server = Launch::mysql().option("--binlog-row-metadata=FULL").start()?;
+    server.sql(
+        "create database d; create table d.keyed (id int primary key, flag int);
+        create table d.bare (id int, flag int); create table d.moved (id int primary key, flag int);
+        insert into d.keyed values (1, 0), (2, 0); insert into d.bare values (1, 0), (2, 0);
+        insert into d.moved values (1, 0), (2, 0); flush binary logs",
+    )?;
+    server.sql(
+        "update d.keyed set flag = 1; update d.bare set flag = 1; update d.moved set flag = 1, id = id + 10",
+    )?;
+    server.sql(
+        "update d.keyed set flag = 0; update d.bare set flag = 0; update d.moved set flag = 0, id = id - 10",
+    )?;
+    let (undone, end) = (server.binlogs()?, end_position(&server)?);
+    let undone = [undone.last().context("no log")?.clone()];
+    server.sql("update d.keyed set flag = 1 where id = 1; update d.bare set flag = 1 where id = 1")?;
+    server.sql("update d.moved set flag = 1, id = 11 where id = 1")?;
+    let log = undone[0].file_name().context("no name")?.to_string_lossy().into_owned();
+    let (start, stop) = (format!("{log}:4"), format!("{log}:{end}"));
+    let rows = "select * from d.keyed order by id; select * from d.bare order by id; select * from d.moved order by id";
+    let before = server.sql(rows)?;
+    let args = ["--start-position", &start, "--stop-position", &stop];
+    let refused = undo_on(&server, &undone, &[&args[..], &["--json"]].concat())?;
+    let document: serde_json::Value = serde_json::from_slice(&refused.stdout)?;
+    ensure!(refused.status.code() == Some(1) && document["conflicts"] == 3, "{document}");
+    ensure!(document["updates_undone"] == 0 && document["transactions"] == 0, "{document}");
+    let difference = serde_json::json!([{ "column": "`flag`", "expected": "0", "found": "1" }]);
+    ensure!(
+        document["rows"]
+            .as_array()
+            .is_some_and(|rows| rows.iter().any(|row| row["differences"] == difference)),
+        "{document}"
+    );
+    ensure!(server.sql(rows)? == before, "a refused inverse changed rows");
+    let skipped = undo_on(&server, &undone, &[&args[..], &["--skip-changed", "--json"]].concat())?;
+    let document: serde_json::Value = serde_json::from_slice(&skipped.stdout)?;
+    ensure!(skipped.status.success() && document["conflicts"] == 3, "{document}");
+    // Two changes of each row that is not skipped.
+    ensure!(document["updates_undone"] == 6 && document["transactions"] == 6, "{document}");
+    let error = String::from_utf8_lossy(&skipped.stderr);
+    ensure!(error.contains("6 UPDATEs; skipped 3 rows"), "{error}");
+    let found = server.sql(rows)?;
+    ensure!(found == "1\t1\n2\t0\n1\t1\n2\t0\n2\t0\n11\t1\n", "{found}");
+    Ok(())
+}
+
 #[test]
 fn a_script_is_printed_only_if_it_is_whole() -> Result<()> {
     let server = Launch::mysql().start()?;

@@ -7,10 +7,12 @@ use binlog::{Flavour, RowChange, RowImage, Value};
 use replay::TargetFailure;
 use replay::row_reader::{enum_text, set_text};
 use servers::{ResultRow, SqlConnection, StatementParameter};
+use sql::data_type::INTEGER_TYPES;
 use sql::quote::quote_text;
 
 use crate::row_sql::json_expression::SqlExpression;
 use crate::row_sql::parameter_literal::{inline_parameters, literal};
+use crate::row_sql::skipped_rows::SkippedRows;
 use crate::row_sql::statement_plan::ColumnMapping;
 use crate::row_sql::{StatementBatch, StatementRunner, value_of};
 use crate::server_failure::server_failure;
@@ -54,6 +56,70 @@ pub struct ColumnDifference {
     pub found: String,
 }
 
+/// Numbers of row changes that were made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AppliedChanges {
+    /// Inserted rows.
+    pub inserted: u64,
+    /// Updated rows.
+    pub updated: u64,
+    /// Deleted rows.
+    pub deleted: u64,
+}
+
+impl AppliedChanges {
+    const fn add(&mut self, kind: RowsKind) {
+        match kind {
+            RowsKind::Write => self.inserted += 1,
+            RowsKind::Update | RowsKind::PartialUpdate => self.updated += 1,
+            RowsKind::Delete => self.deleted += 1,
+        }
+    }
+
+    /// Returns true if no change was made.
+    pub const fn is_empty(&self) -> bool {
+        self.inserted == 0 && self.updated == 0 && self.deleted == 0
+    }
+}
+
+/// Results of checked row changes.
+#[derive(Debug, Default)]
+pub(crate) struct CheckedResults {
+    pub(crate) applied: AppliedChanges,
+    /// Rows that differ from the log.
+    pub(crate) conflicts: Vec<DetectedConflict>,
+}
+
+/// Makes checked row changes.
+#[derive(Debug, Default)]
+pub(super) struct CheckedChanges {
+    pub(super) results: CheckedResults,
+    skipped: SkippedRows,
+}
+
+impl CheckedChanges {
+    /// Makes a change, unless the row differs from the log or its previous change was skipped.
+    pub(super) fn write(
+        &mut self,
+        batch: &mut StatementBatch<'_>,
+        row: &RowChange<'_, '_>,
+        session: &mut dyn StatementRunner,
+    ) -> Result<(), TargetFailure> {
+        if !self.skipped.is_empty() && self.skipped.follow(batch.transition(row)?)? {
+            return Ok(());
+        }
+        batch.add(row)?;
+        match batch.run_checked(row, session)? {
+            None => self.results.applied.add(batch.kind),
+            Some(conflict) => {
+                self.skipped.skip(batch.transition(row)?)?;
+                self.results.conflicts.push(conflict);
+            }
+        }
+        Ok(())
+    }
+}
+
 /// ER_DUP_ENTRY: a row with this key exists.
 const DUPLICATE_KEY: u16 = 1062;
 
@@ -82,8 +148,53 @@ struct ComparedValue {
     literal: String,
     /// Condition that the target's column has this value.
     condition: String,
-    /// Expression for the target's value in the form of `literal`.
-    expression: String,
+    /// Form of the target's value.
+    form: LiteralForm,
+}
+
+/// Form of the literals of a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LiteralForm {
+    Text,
+    /// An integer: also of ENUM, SET and BIT values, which are numbers in the log.
+    Integer,
+    Double,
+}
+
+impl LiteralForm {
+    /// Returns the form of a column's literals. `value` is the log's value.
+    fn new(data_type: &str, value: Option<&StatementParameter>) -> Self {
+        match data_type {
+            "float" | "double" => Self::Double,
+            "bit" | "year" => Self::Integer,
+            name if INTEGER_TYPES.contains(&name) => Self::Integer,
+            _ if matches!(value, Some(StatementParameter::UInt(_))) => Self::Integer,
+            _ => Self::Text,
+        }
+    }
+
+    /// Returns the expression that selects the values of a column.
+    fn expression(self, column: &str) -> String {
+        match self {
+            Self::Text => column.to_owned(),
+            Self::Integer => format!("{column}+0"),
+            Self::Double => format!("{column}+0e0"),
+        }
+    }
+
+    /// Returns the literal of a selected value.
+    fn literal(self, value: Option<&[u8]>) -> String {
+        let Some(value) = value else { return "NULL".to_owned() };
+        let text = String::from_utf8_lossy(value);
+        match self {
+            Self::Text => literal(&StatementParameter::Bytes(value.to_vec())),
+            Self::Integer => text.into_owned(),
+            Self::Double => match text.parse() {
+                Ok(number) => literal(&StatementParameter::Double(number)),
+                Err(_) => text.into_owned(),
+            },
+        }
+    }
 }
 
 impl StatementBatch<'_> {
@@ -121,15 +232,13 @@ impl StatementBatch<'_> {
                 let column = self.plan.target(mapping).name.clone();
                 let condition = inline_parameters(&sql, &parameters);
                 // A JSON document with exact numbers has several parameters; the first one is its text.
+                let target = self.plan.target(mapping);
                 let number = parameters.first().map(literal).unwrap_or_default();
-                let is_number = matches!(parameters.first(), Some(StatementParameter::UInt(_)));
-                let (literal, expression) = match self.member_text(image, mapping)? {
-                    Some(text) => (quote_text(&text), column.clone()),
-                    // ENUM, SET and BIT values are numbers in the log.
-                    None if is_number => (number, format!("{column}+0")),
-                    None => (number, column.clone()),
+                let (literal, form) = match self.member_text(image, mapping)? {
+                    Some(text) => (quote_text(&text), LiteralForm::Text),
+                    None => (number, LiteralForm::new(&target.data_type, parameters.first())),
                 };
-                Ok(ComparedValue { column, literal, condition, expression })
+                Ok(ComparedValue { column, literal, condition, form })
             };
             let (key_columns, image_columns) = self.plan.condition_columns.split_at(self.plan.key_size);
             for mapping in key_columns {
@@ -190,8 +299,8 @@ impl DetectedConflict {
     /// Returns the query for the row by its key: for each column, whether it has the log's value, and its value.
     fn row_query(&self) -> String {
         let columns = self.columns.iter().map(|compared| {
-            let ComparedValue { condition, expression, .. } = compared;
-            format!("{condition},{expression}")
+            let ComparedValue { column, condition, form, .. } = compared;
+            format!("{condition},{}", form.expression(column))
         });
         let columns: Vec<String> = columns.collect();
         format!("SELECT {} FROM {} WHERE {}", columns.join(","), self.table, self.condition)
@@ -203,14 +312,37 @@ impl DetectedConflict {
         let difference = |(pair, compared): (&[Option<Vec<u8>>], &ComparedValue)| ColumnDifference {
             column: compared.column.clone(),
             expected: compared.literal.clone(),
-            found: match &pair[1] {
-                None => "NULL".to_owned(),
-                Some(digits) if compared.expression != compared.column => {
-                    String::from_utf8_lossy(digits).into_owned()
-                }
-                Some(bytes) => literal(&StatementParameter::Bytes(bytes.clone())),
-            },
+            found: compared.form.literal(pair[1].as_deref()),
         };
         different.map(difference).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use servers::StatementParameter;
+
+    use super::LiteralForm;
+    use crate::row_sql::parameter_literal::literal;
+
+    #[test]
+    fn both_values_of_a_column_are_literals_of_one_kind() {
+        let check = |data_type: &str, expected: StatementParameter, found: &str, literals: [&str; 2]| {
+            let form = LiteralForm::new(data_type, Some(&expected));
+            let both = [literal(&expected), form.literal(Some(found.as_bytes()))];
+            assert_eq!(both, literals, "{data_type}");
+        };
+        let text = |text: &str| StatementParameter::Bytes(text.into());
+        check("int", StatementParameter::Int(0), "1", ["0", "1"]);
+        check("bigint", StatementParameter::UInt(0), "1", ["0", "1"]);
+        check("int", StatementParameter::Null, "1", ["NULL", "1"]);
+        check("bit", StatementParameter::Null, "5", ["NULL", "5"]);
+        check("year", StatementParameter::UInt(2026), "2027", ["2026", "2027"]);
+        check("enum", StatementParameter::UInt(1), "2", ["1", "2"]);
+        check("double", StatementParameter::Double(1.5), "2.5", ["1.5e0", "2.5e0"]);
+        check("float", StatementParameter::Float(1.5), "1e20", ["1.5e0", "1e20"]);
+        check("varchar", text("0"), "1", ["'0'", "'1'"]);
+        check("decimal", text("2.50"), "9.00", ["'2.50'", "'9.00'"]);
+        assert_eq!(LiteralForm::Integer.literal(None), "NULL");
     }
 }

@@ -9,6 +9,7 @@ mod checked_change;
 mod json_expression;
 mod parameter;
 mod parameter_literal;
+mod skipped_rows;
 mod statement_plan;
 mod target_table;
 #[cfg(test)]
@@ -23,8 +24,9 @@ use replay::row_reader::{EventRows, RowReader};
 use replay::{RowEvents, SessionVariables, TargetFailure};
 use servers::StatementParameter;
 
-pub(crate) use crate::row_sql::checked_change::DetectedConflict;
-pub use crate::row_sql::checked_change::{ColumnDifference, ConflictReason, RowConflict};
+use crate::row_sql::checked_change::CheckedChanges;
+pub(crate) use crate::row_sql::checked_change::CheckedResults;
+pub use crate::row_sql::checked_change::{AppliedChanges, ColumnDifference, ConflictReason, RowConflict};
 use crate::row_sql::json_expression::{ChangeCondition, SqlExpression};
 pub(crate) use crate::row_sql::parameter_literal::inline_parameters;
 pub(crate) use crate::row_sql::statement_plan::RowMatch;
@@ -99,8 +101,8 @@ pub(crate) struct StatementWriter {
     reader: RowReader,
     tables: HashMap<RawTableName, Arc<TargetTable>>,
     plans: HashMap<StatementPlanKey, Arc<StatementPlan>>,
-    /// Rows not changed because they differ from the log; only with [`RowMatch::WholeImage`].
-    conflicts: Vec<DetectedConflict>,
+    /// Used only with [`RowMatch::WholeImage`].
+    checked: CheckedChanges,
     foreign_keys: ForeignKeyChecks,
 }
 
@@ -129,9 +131,9 @@ const STATEMENT_SIZE_MAX: usize = 256 << 10;
 impl StatementWriter {
     /// Creates a writer for a server of this flavour.
     pub(crate) fn new(target: Flavour, row_match: RowMatch) -> Self {
-        let (tables, plans, conflicts) = (HashMap::new(), HashMap::new(), Vec::new());
+        let (tables, plans, checked) = (HashMap::new(), HashMap::new(), CheckedChanges::default());
         let foreign_keys = ForeignKeyChecks::ByFlags;
-        Self { target, row_match, reader: RowReader::new(), tables, plans, conflicts, foreign_keys }
+        Self { target, row_match, reader: RowReader::new(), tables, plans, checked, foreign_keys }
     }
 
     /// Sets the decision about foreign keys for the following row changes.
@@ -139,9 +141,9 @@ impl StatementWriter {
         self.foreign_keys = foreign_keys;
     }
 
-    /// Removes and returns the rows that were not changed since the last call.
-    pub(crate) fn take_conflicts(&mut self) -> Vec<DetectedConflict> {
-        std::mem::take(&mut self.conflicts)
+    /// Removes and returns the results of the changes since the last call.
+    pub(crate) fn take_results(&mut self) -> CheckedResults {
+        std::mem::take(&mut self.checked.results)
     }
 
     /// Clears all cached definitions and plans, because definitions may have changed.
@@ -173,15 +175,13 @@ impl StatementWriter {
         let mut batch = StatementBatch::new(&plan, event, self.foreign_keys);
         for row in event.rows() {
             let row = row?;
-            match event.kind {
-                RowsKind::Write => batch.insert(&row)?,
-                RowsKind::Delete => batch.delete(&row)?,
-                RowsKind::Update | RowsKind::PartialUpdate => batch.update(&row)?,
+            if self.row_match == RowMatch::WholeImage {
+                self.checked.write(&mut batch, &row, session)?;
+                continue;
             }
-            match self.row_match {
-                RowMatch::Key if batch.is_full() => batch.run(session)?,
-                RowMatch::Key => {}
-                RowMatch::WholeImage => self.conflicts.extend(batch.run_checked(&row, session)?),
+            batch.add(&row)?;
+            if batch.is_full() {
+                batch.run(session)?;
             }
         }
         batch.run(session)
@@ -288,6 +288,15 @@ impl<'p> StatementBatch<'p> {
     fn put(&mut self, row: RowSql) {
         self.size += row.parameters.iter().map(StatementParameter::size).sum::<usize>();
         self.rows.push(row);
+    }
+
+    /// Adds the statement of a row change.
+    fn add(&mut self, row: &RowChange<'_, '_>) -> Result<(), TargetFailure> {
+        match self.kind {
+            RowsKind::Write => self.insert(row),
+            RowsKind::Delete => self.delete(row),
+            RowsKind::Update | RowsKind::PartialUpdate => self.update(row),
+        }
     }
 
     fn insert(&mut self, row: &RowChange<'_, '_>) -> Result<(), TargetFailure> {

@@ -3,11 +3,11 @@
 use std::io::{self, Write};
 
 use anyhow::{Context, anyhow};
-use mysql_target::{CheckedTransaction, RowConflict};
+use mysql_target::{AppliedChanges, CheckedTransaction, RowConflict, WrittenRows};
 use replay::{TargetFailure, TargetFailureKind};
 use servers::ServerAddress;
 use tracing::info;
-use undo::InversePart;
+use undo::{InverseCounts, InversePart};
 
 use super::{Inverse, UndoOutputArgs, conflict_text, logged_actions, summary};
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict, ErrorAdvice};
@@ -28,6 +28,32 @@ pub(super) struct Conflicts {
     pub(super) listed: Vec<RowConflict>,
 }
 
+/// Result of applying the inverse.
+#[derive(Debug, Default)]
+struct ApplicationResult {
+    /// Changes that were made.
+    counts: InverseCounts,
+    conflicts: Conflicts,
+}
+
+impl ApplicationResult {
+    /// Adds the results of a statement. `is_counted` tells whether an earlier statement of the transaction changed rows.
+    fn add(&mut self, written: WrittenRows, is_counted: &mut bool) {
+        let AppliedChanges { inserted, updated, deleted } = written.applied;
+        self.counts.inserted += inserted;
+        self.counts.updated += updated;
+        self.counts.deleted += deleted;
+        if !*is_counted && !written.applied.is_empty() {
+            self.counts.transactions += 1;
+            *is_counted = true;
+        }
+        let Conflicts { count, listed } = &mut self.conflicts;
+        *count += written.conflicts.len() as u64;
+        let room = CONFLICTS_LISTED_MAX - listed.len();
+        listed.extend(written.conflicts.into_iter().take(room));
+    }
+}
+
 /// Applies the inverse as one transaction.
 pub(super) fn apply(
     mut inverse: Inverse,
@@ -37,25 +63,30 @@ pub(super) fn apply(
 ) -> CommandResult {
     let mut transaction = CheckedTransaction::begin(address)
         .map_err(|failure| CommandFailure::NotStarted(anyhow!("{failure}")))?;
-    let Some(conflicts) = write_rows(&mut inverse, &mut transaction, global)? else {
+    let Some(result) = write_rows(&mut inverse, &mut transaction, global)? else {
         return Ok(CommandVerdict::Success);
     };
+    let conflicts = result.conflicts;
     let is_kept = conflicts.count == 0 || output.skip_changed;
     match is_kept {
         true => transaction.commit().map_err(commit_failure)?,
         false => transaction.roll_back().map_err(|failure| CommandFailure::Failed(anyhow!("{failure}")))?,
     }
+    let counts = if is_kept { result.counts } else { InverseCounts::default() };
     let mut out = io::stdout().lock();
     match output.json {
         true => {
-            let document = conflict_text::document(&inverse.counts, &conflicts, is_kept);
+            let document = conflict_text::document(&counts, &conflicts, is_kept);
             write_document(&mut out, &document)?;
         }
         false => out.write_all(conflict_text::render(&conflicts).as_bytes())?,
     }
     match (conflicts.count, is_kept) {
-        (0, _) => info!("applied {}", summary(&inverse.counts)),
-        (count, true) => info!("applied {}; skipped {}", summary(&inverse.counts), counted(count, "row")),
+        (0, _) => info!("applied {}", summary(&counts)),
+        (count, true) if counts.transactions == 0 => {
+            info!("nothing was changed; skipped {}", counted(count, "row"));
+        }
+        (count, true) => info!("applied {}; skipped {}", summary(&counts), counted(count, "row")),
         (count, false) => return Err(refusal(count)),
     }
     Ok(CommandVerdict::Success)
@@ -66,8 +97,9 @@ fn write_rows(
     inverse: &mut Inverse,
     transaction: &mut CheckedTransaction,
     global: &GlobalArgs,
-) -> Result<Option<Conflicts>, CommandFailure> {
-    let mut conflicts = Conflicts::default();
+) -> Result<Option<ApplicationResult>, CommandFailure> {
+    let mut result = ApplicationResult::default();
+    let mut is_counted = false;
     let bytes_total = inverse.log.remaining();
     let mut progress = ByteProgress::new(global, Some(bytes_total));
     let mut name = String::new();
@@ -78,19 +110,20 @@ fn write_rows(
             return Ok(None);
         }
         match part {
-            None => return Ok(Some(conflicts)),
-            Some(InversePart::Transaction(undone)) => undone.name.clone_into(&mut name),
+            None => return Ok(Some(result)),
+            Some(InversePart::Transaction(undone)) => {
+                undone.name.clone_into(&mut name);
+                is_counted = false;
+            }
             Some(part @ (InversePart::Statement { maps: events, .. } | InversePart::Rows(events))) => {
                 if let Some(actions) = logged_actions(&part) {
                     transaction.begin_statement(actions);
                 }
-                let found = transaction.write(&Inverse::rows(&inverse.format, events));
-                let found = found.map_err(|failure| {
+                let written = transaction.write(&Inverse::rows(&inverse.format, events));
+                let written = written.map_err(|failure| {
                     CommandFailure::Failed(anyhow!("could not undo {name}: {failure}. Nothing was changed"))
                 })?;
-                conflicts.count += found.len() as u64;
-                let room = CONFLICTS_LISTED_MAX - conflicts.listed.len();
-                conflicts.listed.extend(found.into_iter().take(room));
+                result.add(written, &mut is_counted);
             }
         }
     }
