@@ -107,6 +107,13 @@ impl ComparisonReader for ServerReader {
         })?;
         Ok(format!("the checksum {}", String::from_utf8_lossy(&sum)))
     }
+
+    /// Returns false for a table with an index on an expression: multi-valued indexes are such indexes.
+    fn has_stable_checksum(&mut self, table: &TargetTableName) -> Result<bool, TargetFailure> {
+        let mut catalogue = ServerCatalogue::new(&mut self.connection);
+        let parts = catalogue.index_parts(&table.database, &table.table).map_err(server_failure)?;
+        Ok(parts.iter().all(|part| part.column.is_some()))
+    }
 }
 
 fn compared_column(column: ServerColumn, has_old_documents: bool) -> ComparedColumn {

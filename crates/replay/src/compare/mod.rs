@@ -2,7 +2,7 @@
 //!
 //! `CHECKSUM TABLE` compares two servers of the same flavour and release, except MySQL before 8.0: checksums depend on
 //! the release's row format. In all other cases, a digest of all rows' values compares the sides: see
-//! [`ComparisonMethod`].
+//! [`ComparisonMethod`]. The digest also decides for a table whose checksum does not depend only on its rows.
 
 mod comparison_reader;
 mod rows_digest;
@@ -136,28 +136,43 @@ impl TargetComparison {
                 names(&ours)
             )));
         };
-        let (server, target) = (&mut *self.server, &mut *self.target);
-        let (theirs, ours) = match self.method {
-            ComparisonMethod::Checksum => {
-                run_both(|| server.checksum(&pair.source), || target.checksum(&pair.target))?
-            }
-            ComparisonMethod::Digest => run_both(
-                || {
-                    server
-                        .digest(&pair.source, &readings.of_server(), may_continue)
-                        .map(|sum| sum.to_string())
-                },
-                || {
-                    target
-                        .digest(&pair.target, &readings.of_target(), may_continue)
-                        .map(|sum| sum.to_string())
-                },
-            )?,
+        let sums = match self.method {
+            ComparisonMethod::Checksum => self.checksums(pair)?,
+            ComparisonMethod::Digest => None,
+        };
+        let (theirs, ours) = match sums {
+            Some(sums) => sums,
+            None => self.digests(pair, &readings, may_continue)?,
         };
         Ok(match theirs == ours {
             true => TableVerdict::Equal,
             false => TableVerdict::Differs(format!("the server has {theirs}, but the target {ours}")),
         })
+    }
+
+    /// Returns the checksums of both sides; `None` if they differ, but not only because of different rows.
+    fn checksums(&mut self, pair: &TablePair) -> Result<Option<(String, String)>, TargetFailure> {
+        let (server, target) = (&mut *self.server, &mut *self.target);
+        let (theirs, ours) = run_both(|| server.checksum(&pair.source), || target.checksum(&pair.target))?;
+        let is_reliable = theirs == ours
+            || server.has_stable_checksum(&pair.source)? && target.has_stable_checksum(&pair.target)?;
+        Ok(is_reliable.then_some((theirs, ours)))
+    }
+
+    /// Returns the digests of both sides, as text.
+    fn digests(
+        &mut self,
+        pair: &TablePair,
+        readings: &ColumnPairs<'_>,
+        may_continue: &(dyn Fn() -> ControlFlow<()> + Sync),
+    ) -> Result<(String, String), TargetFailure> {
+        let (server, target) = (&mut *self.server, &mut *self.target);
+        let (of_server, of_target) = (readings.of_server(), readings.of_target());
+        let (theirs, ours) = run_both(
+            || server.digest(&pair.source, &of_server, may_continue),
+            || target.digest(&pair.target, &of_target, may_continue),
+        )?;
+        Ok((theirs.to_string(), ours.to_string()))
     }
 }
 
