@@ -60,11 +60,14 @@ fn documents_of_samples_have_their_schemas() -> Result<()> {
     for name in &names {
         check_run("stats", &["stats", name])?;
         check_run("stats", &["stats", "--by", "account,statement,table,minute,hour", name])?;
+        check_run("stats", &["stats", "--table", "gtids.t", name])?;
         check_run("verify", &["verify", name])?;
         if !name.contains("mariadb") {
             check_run("advise", &["advise", "--all", "--levels", "1,3", name])?;
         }
     }
+    let selected = check_run("stats", &["stats", "--database", "gtids", "--by", "account", "gtids"])?;
+    ensure!(selected["is_selection"] == true, "{selected}");
     check_run("diff", &["diff", "gtids", "gtids-compressed"])?;
     check_run("diff", &["diff", "gtids", "incident"])?;
     check_run("diff", &["diff", "mariadb.binlog", "gtids"])?;
