@@ -44,7 +44,7 @@ pub use crate::statement::{
     first_word, is_account_statement, temporary_table_change,
 };
 pub use crate::statement_digest::statement_digest;
-pub use crate::table_pattern::{TablePattern, split_table_name};
+pub use crate::table_pattern::{TableNamePart, TablePattern, split_table_name};
 pub use crate::table_selection::TableSelection;
 pub use crate::token_cursor::TokenCursor;
 pub use crate::unmatched_rules::UnmatchedRules;

@@ -212,8 +212,8 @@ impl ReplicationFilter {
 /// Returns a name `database.table` without the backticks of its parts.
 pub(crate) fn parse_table_name(text: &str) -> Result<Vec<u8>, FilterRuleError> {
     match split_table_name(text.as_bytes()) {
-        (Some(database), table) if !database.is_empty() && !table.is_empty() => {
-            Ok([&database[..], b".", &table].concat())
+        (Some(database), table) if !database.name.is_empty() && !table.name.is_empty() => {
+            Ok([&database.name[..], b".", &table.name].concat())
         }
         _ => Err(FilterRuleError { text: text.to_owned() }),
     }

@@ -2,11 +2,23 @@
 
 use std::fmt;
 
+use crate::quote::quote_name;
+
 /// A pattern for tables: `database.table`, or `table` in any database. `*` matches any text, `?` any single character.
+/// In a name in backticks, both match only themselves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TablePattern {
-    database: Option<Vec<u8>>,
-    table: Vec<u8>,
+    database: Option<TableNamePart>,
+    table: TableNamePart,
+}
+
+/// Name of a database, or name of a table in it, as a user gave it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableNamePart {
+    /// The name without backticks.
+    pub name: Vec<u8>,
+    /// True if the name was in backticks.
+    pub is_quoted: bool,
 }
 
 impl TablePattern {
@@ -18,21 +30,21 @@ impl TablePattern {
 
     /// Returns whether the table matches.
     pub fn fits(&self, database: &[u8], table: &[u8]) -> bool {
-        self.database.as_ref().is_none_or(|pattern| fits(pattern, database)) && fits(&self.table, table)
+        self.database.as_ref().is_none_or(|pattern| pattern.fits(database)) && self.table.fits(table)
     }
 }
 
 /// Splits `database.table` at the first dot. Names may be in backticks, as in SQL: dots in backticks are part of the
-/// name. Returns the names without backticks; the database is `None` if there is only one name.
-pub fn split_table_name(text: &[u8]) -> (Option<Vec<u8>>, Vec<u8>) {
+/// name. The database is `None` if there is only one name.
+pub fn split_table_name(text: &[u8]) -> (Option<TableNamePart>, TableNamePart) {
     let end = match text.first() {
         Some(b'`') => quoted_size(text),
         _ => text.iter().position(|byte| *byte == b'.').unwrap_or(text.len()),
     };
     let (first, rest) = text.split_at(end);
     match rest.split_first() {
-        Some((b'.', table)) => (Some(unquote(first)), unquote(table)),
-        _ => (None, unquote(text)),
+        Some((b'.', table)) => (Some(TableNamePart::new(first)), TableNamePart::new(table)),
+        _ => (None, TableNamePart::new(text)),
     }
 }
 
@@ -49,27 +61,44 @@ fn quoted_size(text: &[u8]) -> usize {
     text.len()
 }
 
-/// Removes the backticks around a name.
-fn unquote(name: &[u8]) -> Vec<u8> {
-    let inner = name.strip_prefix(b"`").and_then(|name| name.strip_suffix(b"`"));
-    let Some(inner) = inner else { return name.to_vec() };
-    let mut out = Vec::with_capacity(inner.len());
-    let mut bytes = inner.iter().copied();
-    while let Some(byte) = bytes.next() {
-        out.push(byte);
-        if byte == b'`' {
-            bytes.next();
+impl TableNamePart {
+    /// Reads a name, which may be in backticks.
+    fn new(text: &[u8]) -> Self {
+        let inner = text.strip_prefix(b"`").and_then(|name| name.strip_suffix(b"`"));
+        let Some(inner) = inner else { return Self { name: text.to_vec(), is_quoted: false } };
+        let mut name = Vec::with_capacity(inner.len());
+        let mut bytes = inner.iter().copied();
+        while let Some(byte) = bytes.next() {
+            name.push(byte);
+            if byte == b'`' {
+                bytes.next();
+            }
+        }
+        Self { name, is_quoted: true }
+    }
+
+    fn fits(&self, name: &[u8]) -> bool {
+        if self.is_quoted { self.name == name } else { fits(&self.name, name) }
+    }
+}
+
+impl fmt::Display for TableNamePart {
+    /// Prints backticks only if they make a `*` or `?` literal.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = String::from_utf8_lossy(&self.name);
+        match self.is_quoted && name.contains(['*', '?']) {
+            true => out.write_str(&quote_name(&name)),
+            false => out.write_str(&name),
         }
     }
-    out
 }
 
 impl fmt::Display for TablePattern {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(database) = &self.database {
-            write!(out, "{}.", String::from_utf8_lossy(database))?;
+            write!(out, "{database}.")?;
         }
-        out.write_str(&String::from_utf8_lossy(&self.table))
+        write!(out, "{}", self.table)
     }
 }
 
@@ -139,6 +168,29 @@ mod tests {
         check("``", "any", "", true);
         check("", "a", "", true);
         check("", "a", "b", false);
+    }
+
+    #[test]
+    fn wildcards_in_backticks_are_literal() {
+        check("wc.`a?c`", "wc", "a?c", true);
+        check("wc.`a?c`", "wc", "abc", false);
+        check("wc.`50%*`", "wc", "50%*", true);
+        check("wc.`50%*`", "wc", "50%x", false);
+        check("`w?`.a?c", "w?", "abc", true);
+        check("`w?`.a?c", "wc", "abc", false);
+        check("w?.`a?c`", "wc", "a?c", true);
+        check("`*`", "any", "*", true);
+        check("`*`", "any", "t", false);
+    }
+
+    #[test]
+    fn patterns_are_printed_with_the_backticks_that_matter() {
+        let check = |pattern: &str, expected: &str| {
+            assert_eq!(TablePattern::new(pattern.as_bytes()).to_string(), expected);
+        };
+        check("`shop`.`orders`", "shop.orders");
+        check("shop.`a?c`", "shop.`a?c`");
+        check("`a``*`.t*", "`a``*`.t*");
     }
 
     #[track_caller]

@@ -1,7 +1,7 @@
 //! Selections and breakdowns of `bintide stats` on logs of a real server: their sums equal those of the lists of
 //! `bintide dump`, and the writers and statements are those that the server had.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -46,6 +46,36 @@ fn selections_equal_the_lists_of_dump() -> Result<()> {
     }
     let all = rows_of_stats(&logs, &[])?;
     ensure!(all["shop.items"] == [5, 0, 1] && all["shop.orders"] == [3, 3, 0], "{all:?}");
+    Ok(())
+}
+
+#[test]
+fn wildcards_in_backticks_are_literal() -> Result<()> {
+    let server = Launch::mysql().option("--binlog-row-metadata=FULL").start()?;
+    server.sql(
+        "create database wc; create table wc.`a?c` (id int primary key); create table wc.abc (id int primary key);
+        create table wc.`50%*` (id int primary key); create table wc.`50%x` (id int primary key);
+        insert into wc.`a?c` values (1); insert into wc.abc values (1);
+        insert into wc.`50%*` values (1); insert into wc.`50%x` values (1)",
+    )?;
+    let logs = server.binlogs()?;
+    let check = |pattern: &str, expected: &[&str]| {
+        let found = json(&logs, &["stats", "--json", "--table", pattern])?;
+        let tables = found["tables"].as_array().context("no tables")?;
+        let names: BTreeSet<&str> = tables.iter().filter_map(|table| table["table"].as_str()).collect();
+        ensure!(names == expected.iter().copied().collect(), "{pattern}: {names:?}");
+        Ok::<_, anyhow::Error>(())
+    };
+    check("wc.`a?c`", &["a?c"])?;
+    check("wc.a?c", &["a?c", "abc"])?;
+    check("wc.`50%*`", &["50%*"])?;
+    check("`wc`.50%*", &["50%*", "50%x"])?;
+    for (table, expected) in [("wc.`50%*`", Some(0)), ("wc.50%*", Some(2))] {
+        let mut command = Command::new(bintide()?);
+        let ran =
+            command.env_clear().args(["history", "--where=id=1", "--table", table]).args(&logs).output()?;
+        ensure!(ran.status.code() == expected, "{table}: {ran:?}");
+    }
     Ok(())
 }
 

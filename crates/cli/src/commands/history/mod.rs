@@ -11,6 +11,7 @@ use list::history::{
     row_history,
 };
 use list::{ListError, ListSource, RowCondition};
+use sql::TableNamePart;
 use tracing::warn;
 
 use crate::column_name_source::query_table;
@@ -253,10 +254,13 @@ fn failure(error: ListError) -> CommandFailure {
 
 fn parse_table(text: &str) -> Result<TableName, String> {
     let (database, table) = sql::split_table_name(text.as_bytes());
-    let name = |bytes| String::from_utf8(bytes).ok().filter(|name| !name.is_empty());
+    let has_wildcard =
+        |part: &TableNamePart| !part.is_quoted && part.name.iter().any(|byte| b"*?%".contains(byte));
+    let is_pattern = database.iter().chain([&table]).any(has_wildcard);
+    let name = |part: TableNamePart| String::from_utf8(part.name).ok().filter(|name| !name.is_empty());
     let parts = database.and_then(name).zip(name(table));
     let (database, table) = parts.ok_or_else(|| "expected DB.TABLE, such as shop.orders".to_owned())?;
-    if text.contains(['*', '?', '%']) {
+    if is_pattern {
         return Err("expected the name of one table, without the wildcards * ? %".to_owned());
     }
     Ok(TableName { database, table })
