@@ -16,7 +16,8 @@ use crate::progress_event::{LOG_NAME_SIZE_MAX, PROGRESS_TABLE_ID, put_table_map,
 const TABLE_ID_SIZE: usize = 6;
 
 /// Returns events that make the same changes as one statement. `None` if the events must remain separate statements: if
-/// their flags differ, or a table has two definitions, or the format is older than MySQL 5.6.
+/// their flags differ, or a table has two definitions, or a table is a system table, or the format is older than MySQL
+/// 5.6.
 pub(crate) fn unite(rows: &RowEvents) -> Option<Vec<u8>> {
     let UnitedEvents { maps, rows: mut united, flags } = UnitedEvents::of(rows)?;
     // Without rows, there is nothing to unite.
@@ -72,6 +73,8 @@ impl<'a> UnitedEvents<'a> {
         let bytes = event.bytes();
         let table_id = read_table_id(bytes).filter(|id| *id != PROGRESS_TABLE_ID)?;
         match event.event_type() {
+            // The server refuses a statement that changes system tables and other tables: error 1428.
+            EventType::TableMap if read_database(bytes)?.eq_ignore_ascii_case(b"mysql") => None,
             EventType::TableMap => {
                 let known = *self.maps.entry(table_id).or_insert(bytes);
                 (known[HEADER_SIZE..] == bytes[HEADER_SIZE..]).then_some(())
@@ -101,6 +104,12 @@ fn read_table_id(event: &[u8]) -> Option<u64> {
     Some(u64::from_le_bytes(id))
 }
 
+/// Returns the database of a table map, which has two bytes of flags before the name and its size.
+fn read_database(event: &[u8]) -> Option<&[u8]> {
+    let (size, rest) = event.get(HEADER_SIZE + TABLE_ID_SIZE + 2..)?.split_first()?;
+    rest.get(..usize::from(*size))
+}
+
 #[cfg(test)]
 mod tests {
     use binlog::events::{ColumnSet, Rows, RowsFlags, RowsKind, TableMap};
@@ -121,15 +130,17 @@ mod tests {
         EventFormat { server_version, post_header_sizes, checksum, flavour: Flavour::MySql }
     }
 
-    /// Statements that insert one row each: number and name of a table, and the flags of the rows event.
+    /// Statements that insert one row each: number and name of a table, and the flags of the rows event. The database is
+    /// `d` if the name has no other.
     fn statements(all: &[(u64, &str, RowsFlags)]) -> RowEvents {
         let format = format();
         let mut bytes = Vec::new();
         for (value, (table_id, table, flags)) in (0..).zip(all) {
+            let (database, table) = table.split_once('.').unwrap_or(("d", table));
             let map = TableMap {
                 table_id: *table_id,
                 flags: 1,
-                database: b"d",
+                database: database.as_bytes(),
                 table: table.as_bytes(),
                 column_types: &[1],
                 metadata: &[],
@@ -206,5 +217,21 @@ mod tests {
         assert!(is_united(&[(7, "a", unchecked), (8, "b", unchecked)]));
         assert!(!is_united(&[(7, "a", none), (8, "b", unchecked)]));
         assert!(!is_united(&[(7, "a", none), (7, "b", none)]));
+    }
+
+    #[test]
+    fn statements_of_system_tables_stay_apart() {
+        let check = |tables: [&str; 2], expected: bool| {
+            let [first, second] = tables.map(|table| (u64::from(table.as_bytes()[0]), table, RowsFlags(0)));
+            let rows = statements(&[first, second]);
+            assert_eq!(unite(&rows).is_some(), expected, "{tables:?}");
+            assert_eq!(unite_with_progress(&rows, &progress(), 1).is_some(), expected, "{tables:?}");
+        };
+        check(["a", "b"], true);
+        check(["a", "mysql.time_zone"], false);
+        check(["mysql.help_topic", "a"], false);
+        check(["mysql.time_zone", "mysql.time_zone"], false);
+        check(["mysqlx.time_zone", "a"], true);
+        check(["a", "mysq.time_zone"], true);
     }
 }

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use e2e::replays::{SCRIPTS, checksums, ends_equal, options, replay_to, source, target};
 use e2e::workload;
-use replay::CommitOrder;
+use replay::{CommitOrder, ReplayOptions};
 use tempfile::TempDir;
 use testkit::{Launch, TestServer, seed_from_env};
 
@@ -84,5 +84,38 @@ fn user_variables_keep_text_that_is_invalid_in_their_character_set() -> Result<(
     ends_equal(&source, &target)?;
     let has_odd = source.sql("select count(*) from d.t where v like 0x25E6BCA22325")?;
     ensure!(has_odd.trim() != "0", "no text is invalid in its character set");
+    Ok(())
+}
+
+/// A server refuses one statement that changes system tables and other tables.
+#[test]
+fn rows_of_system_tables_are_applied_apart_from_other_rows() -> Result<()> {
+    let source = source(&Launch::mysql(), &[])?;
+    source.sql("create database d; create table d.t (id int primary key)")?;
+    for id in 0..20 {
+        source.sql(&format!(
+            "insert into d.t values ({id}); \
+             insert into mysql.help_keyword values ({}, 'word {id}'); \
+             begin; insert into d.t values ({}); insert into mysql.time_zone values ({}, 'N'); commit",
+            90_000 + id,
+            100 + id,
+            9_000 + id
+        ))?;
+    }
+    source.sql("flush binary logs")?;
+    for order in [CommitOrder::Strict, CommitOrder::Grouped, CommitOrder::Any] {
+        for group_max in [1, 64] {
+            let target = target("--skip-log-bin")?;
+            let options = ReplayOptions { group_max, ..options(order) };
+            replay_to(&source.binlogs()?, target.socket(), &options)
+                .with_context(|| format!("{order:?}, groups of {group_max}"))?;
+            ends_equal(&source, &target)?;
+            for table in ["mysql.help_keyword", "mysql.time_zone"] {
+                let count = format!("select count(*) from {table}");
+                let (ours, theirs) = (target.sql(&count)?, source.sql(&count)?);
+                ensure!(ours == theirs, "{table} has {ours} rows, on the source {theirs}");
+            }
+        }
+    }
     Ok(())
 }
