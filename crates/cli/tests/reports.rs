@@ -78,6 +78,36 @@ fn stats_warns_of_torn_logs() {
     }
 }
 
+/// A server may write to its newest log while the log is read.
+#[test]
+fn undo_and_dry_runs_end_before_the_torn_event_of_a_log_in_use() {
+    let directory = tempfile::tempdir().expect("could not create a directory");
+    let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples");
+    let log = std::fs::read(samples.join("torn.binlog")).expect("could not read the sample");
+    let path =
+        |name: &str| directory.path().join(name).to_str().expect("a path that is not UTF-8").to_owned();
+    let (torn, between, undone) = (path("torn.binlog"), path("between.binlog"), path("undo.binlog"));
+    std::fs::write(&torn, &log).expect("could not write the log");
+    std::fs::write(&between, &log[..1102]).expect("could not write the log");
+    let gtid = "5ea5ca5e-0001-4000-8000-000000000001:3";
+    let missing = "5ea5ca5e-0001-4000-8000-000000000001:4";
+    let within = "ends within the transaction that starts at 844";
+    let cases = [
+        (&["undo", "--gtid", gtid, "-r", &undone, &torn][..], 0, "is torn at 1102"),
+        (&["undo", "--gtid", gtid, "-r", &undone, &between], 0, within),
+        (&["undo", "--gtid", missing, "-r", &undone, &torn], 1, "the logs do not contain these transactions"),
+        (&["compress", "-n", &torn], 0, "is torn at 1102"),
+        (&["decompress", "-n", &torn], 0, "is torn at 1102"),
+        (&["compress", "-o", &path("new"), &torn], 1, "is torn at 1102"),
+    ];
+    for (args, code, message) in cases {
+        let output = bintide(args);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(code) && text.contains(message), "{args:?}: {text}");
+        let _ = std::fs::remove_file(&undone);
+    }
+}
+
 #[test]
 fn tables_of_stats() {
     let text = printed(&["stats", "rotation"]);

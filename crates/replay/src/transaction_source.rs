@@ -46,6 +46,17 @@ pub struct TransactionSource {
     carried: Option<PartialTransaction>,
     progress: SourceProgress,
     omissions: LogOmissions,
+    torn_end: TornEndPolicy,
+    torn_ends: Vec<String>,
+}
+
+/// Treatment of a log that is flagged as in use, and ends within an event or a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TornEndPolicy {
+    /// The end is an error.
+    Refuse,
+    /// The source ends before the incomplete transaction.
+    EndBefore,
 }
 
 /// Counts and findings of the logs read so far.
@@ -121,6 +132,8 @@ impl TransactionSource {
             carried: None,
             progress: SourceProgress::default(),
             omissions: LogOmissions::default(),
+            torn_end: TornEndPolicy::Refuse,
+            torn_ends: Vec::new(),
         }
     }
 
@@ -166,6 +179,17 @@ impl TransactionSource {
     /// not show where it is.
     pub fn leave_out_other_tables(&mut self, tables: TableSelection) {
         self.omissions.set_tables(tables);
+    }
+
+    /// From now on, a log that is flagged as in use may end within an event or a transaction, which is left out. For
+    /// callers that need only the complete transactions of a log that its server still writes.
+    pub const fn end_before_torn_transactions(&mut self) {
+        self.torn_end = TornEndPolicy::EndBefore;
+    }
+
+    /// Returns the incomplete ends of logs in use that were left out so far, as texts.
+    pub fn torn_ends(&self) -> &[String] {
+        &self.torn_ends
     }
 
     /// Returns whether the logs are still being written. More transactions may then follow the last one.
@@ -228,6 +252,9 @@ impl TransactionSource {
                 {
                     LogItem::End(EndOfLog::Open { in_use: false })
                 }
+                Err(ReplayError::Read(logs::LogError::Torn { torn, .. })) if self.followed.is_none() => {
+                    LogItem::End(EndOfLog::Torn(torn))
+                }
                 reached => reached?,
             };
             self.progress.writer = self.progress.writer.or(current.writer());
@@ -263,7 +290,11 @@ impl TransactionSource {
     fn advance_log(&mut self, end: EndOfLog) -> Result<ReadNext, ReplayError> {
         let Some(current) = &self.current else { return Ok(ReadNext::Now) };
         match (&mut self.followed, end) {
-            (None, EndOfLog::Torn(torn)) => return Err(current.reader().torn_error(torn).into()),
+            (None, EndOfLog::Torn(torn)) => {
+                let error = current.reader().torn_error(torn);
+                self.current = None;
+                return self.leave_out_end(torn.in_use, error.into());
+            }
             (None, _) => {}
             (Some(followed), end) => match followed.cursor.reach_end(end, current.reader())? {
                 LogEndAction::Wait => return Ok(ReadNext::Later),
@@ -275,9 +306,20 @@ impl TransactionSource {
             true => FollowingLog::Follows,
             false => FollowingLog::None,
         };
-        if let Some(current) = self.current.take() {
-            self.carried = current.finish(next)?;
+        let Some(current) = self.current.take() else { return Ok(ReadNext::Now) };
+        match current.finish(next) {
+            Ok(carried) => self.carried = carried,
+            Err(error) => return self.leave_out_end(matches!(end, EndOfLog::Open { in_use: true }), error),
         }
+        Ok(ReadNext::Now)
+    }
+
+    /// Continues after a log that ends within an event or a transaction, if the policy allows it.
+    fn leave_out_end(&mut self, in_use: bool, error: ReplayError) -> Result<ReadNext, ReplayError> {
+        if !in_use || self.torn_end == TornEndPolicy::Refuse {
+            return Err(error);
+        }
+        self.torn_ends.push(error.to_string());
         Ok(ReadNext::Now)
     }
 

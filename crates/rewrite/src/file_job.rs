@@ -17,7 +17,9 @@ use crate::error::{ErrorContext, RewriteError};
 use crate::rewrite_output::RewriteOutput;
 use crate::rewrite_tally::{RewriteProgress, TransactionMove};
 use crate::staged_file::StagedFile;
-use crate::{ResourcePlan, RewriteAction, RewriteLimits, RewriteReport, RewriteSettings, rewrite};
+use crate::{
+    ResourcePlan, RewriteAction, RewriteLimits, RewriteReport, RewriteSettings, TornEndPolicy, rewrite,
+};
 
 /// A file to rewrite.
 #[derive(Clone, Debug)]
@@ -66,7 +68,7 @@ pub enum ContentCheck {
 pub enum WriteMode {
     /// The new log is written.
     Write,
-    /// Nothing is written: the rewrite discards its result.
+    /// Nothing is written: the rewrite discards its result. A torn log that is flagged as in use ends at the torn event.
     DryRun,
 }
 
@@ -224,7 +226,11 @@ fn rewrite_to(
 ) -> Result<RewriteReport, RewriteError> {
     let open = || open(job.source, job.keyring.as_ref());
     let mut progress = |moved| progress(moved);
-    let settings = RewriteSettings { action: job.action, bounds: job.plan.bounds(), sizes };
+    let torn_end = match job.write_mode {
+        WriteMode::Write => TornEndPolicy::Refuse,
+        WriteMode::DryRun => TornEndPolicy::EndBefore,
+    };
+    let settings = RewriteSettings { action: job.action, bounds: job.plan.bounds(), sizes, torn_end };
     let header = match job.encryption {
         OutputEncryption::Preserve => read_encrypted_header(job.source)?,
         OutputEncryption::Remove => None,

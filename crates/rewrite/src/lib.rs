@@ -50,7 +50,7 @@ pub use crate::rewrite_tally::{RewriteProgress, RewriteTally, StageTiming, Trans
 pub use crate::staged_file::{NumberedFile, StagedFile, SyncedFile};
 
 use crate::log_assembler::LogAssembler;
-use crate::rewrite_unit::feed_units;
+use crate::rewrite_unit::{UnitBuilder, feed_units};
 use crate::rewrite_worker::{RewriteShared, RewriteWorker};
 use crate::spare_buffers::SpareBuffers;
 use crate::writer_pool::WriterPool;
@@ -151,6 +151,17 @@ pub struct RewriteSettings<'s> {
     pub bounds: PipelineLimits,
     /// Sizes of work units.
     pub sizes: &'s RewriteLimits,
+    /// Treatment of a torn log that is flagged as in use.
+    pub torn_end: TornEndPolicy,
+}
+
+/// Treatment of a torn log that is flagged as in use. Other torn logs are always refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TornEndPolicy {
+    /// Refuse the log.
+    Refuse,
+    /// End at the torn event.
+    EndBefore,
 }
 
 /// Reads the log that `open` opens, and writes a log with the same transactions to `out`, starting with the magic
@@ -168,7 +179,7 @@ pub fn rewrite<W: RewriteOutput>(
     out: W,
     progress: &mut dyn MoveObserver,
 ) -> Result<RewriteReport, RewriteError> {
-    let RewriteSettings { action, bounds, sizes } = settings;
+    let RewriteSettings { action, bounds, sizes, torn_end } = settings;
     let mut reader = open()?;
     let name = reader.name().to_owned();
     let spare = SpareBuffers::default();
@@ -180,7 +191,9 @@ pub fn rewrite<W: RewriteOutput>(
     run_ordered(
         bounds,
         |line| {
-            end = feed_units(&mut reader, action, sizes, &mut |unit, size| Ok(line.push(unit, size)?))?;
+            let mut units = UnitBuilder::new(action, sizes.clone(), name.clone());
+            end =
+                feed_units(&mut reader, &mut units, torn_end, &mut |unit, size| Ok(line.push(unit, size)?))?;
             Ok(())
         },
         || RewriteWorker::new(&shared),

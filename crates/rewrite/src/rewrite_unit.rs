@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use binlog::{CompressionRefusal, EventFormat, Flavour, TransactionOutline};
 use logs::{
-    CutError, EndOfLog, EventChunk, LogKind, LogReader, ReadOutcome, SegmentContent, TransactionCutter,
-    WholeTransaction,
+    CutError, EndOfLog, EventChunk, LogError, LogKind, LogReader, ReadOutcome, SegmentContent,
+    TransactionCutter, WholeTransaction,
 };
 
 use crate::error::{ErrorContext, RewriteError};
-use crate::{CompressedPolicy, OldFormatPolicy, RewriteAction, RewriteLimits};
+use crate::{CompressedPolicy, OldFormatPolicy, RewriteAction, RewriteLimits, TornEndPolicy};
 
 /// Queue size of a large transaction, in bytes: the buffers of its worker.
 const LARGE_UNIT_COST: usize = 4 << 20;
@@ -75,21 +75,26 @@ pub(crate) type TakeUnit<'g> = &'g mut dyn FnMut(RewriteUnit, usize) -> Result<(
 /// Reads the log to its end and pushes its units to the workers.
 pub(crate) fn feed_units(
     reader: &mut LogReader,
-    action: RewriteAction,
-    sizes: &RewriteLimits,
+    units: &mut UnitBuilder,
+    torn_end: TornEndPolicy,
     give: TakeUnit<'_>,
 ) -> Result<EndOfLog, RewriteError> {
-    let mut units = UnitBuilder::new(action, sizes.clone(), reader.name().to_owned());
-    let mut cutter = TransactionCutter::new(sizes.large);
+    let mut cutter = TransactionCutter::new(units.sizes.large);
     loop {
-        match reader.next_chunk(sizes.unit)? {
+        let outcome = match reader.next_chunk(units.sizes.unit) {
+            Err(LogError::Torn { torn, .. }) => ReadOutcome::End(EndOfLog::Torn(torn)),
+            outcome => outcome?,
+        };
+        match outcome {
             ReadOutcome::Some(chunk) => {
                 units.check_chunk(&chunk, reader.kind())?;
                 cutter
                     .cut_chunk(&chunk, &mut |segment| units.take(segment, give))
                     .map_err(|stop| stop.into_error(reader.name()))?;
             }
-            ReadOutcome::End(EndOfLog::Torn(torn)) => return Err(reader.torn_error(torn).into()),
+            ReadOutcome::End(EndOfLog::Torn(torn)) if !torn.in_use || torn_end == TornEndPolicy::Refuse => {
+                return Err(reader.torn_error(torn).into());
+            }
             ReadOutcome::End(end) => {
                 cutter
                     .finish(&mut |segment| units.take(segment, give))

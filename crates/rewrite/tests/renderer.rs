@@ -10,7 +10,7 @@ use std::sync::Arc;
 use binlog::{EventChecksum, EventType, Framer, FramerOutput, MAGIC, NextPosition, ZstdLevel, move_event};
 use bintide_rewrite::{
     CompressSettings, CompressedPolicy, LogRenderer, MinimumGain, OldFormatPolicy, RenderStep, RewriteAction,
-    RewriteLimits, RewriteSettings, TransactionMove, rewrite,
+    RewriteLimits, RewriteSettings, TornEndPolicy, TransactionMove, rewrite,
 };
 use logs::LogReader;
 use logs::ordered::PipelineLimits;
@@ -67,7 +67,8 @@ fn steps_write_the_same_log_and_can_start_at_any_transaction() {
                 ControlFlow::Continue(())
             };
             let bounds = PipelineLimits::with_bytes(1 << 24);
-            let settings = RewriteSettings { action, bounds, sizes: &limits() };
+            let settings =
+                RewriteSettings { action, bounds, sizes: &limits(), torn_end: TornEndPolicy::Refuse };
             rewrite(settings, &open, &mut expected, &mut note).unwrap();
             assert!(out == expected, "{name} {action:?}");
             assert_eq!(moves, expected_moves, "{name} {action:?}");

@@ -12,7 +12,7 @@ use binlog::{
 };
 use bintide_rewrite::{
     CompressSettings, CompressedPolicy, MinimumGain, OldFormatPolicy, ResourcePlan, RewriteAction,
-    RewriteError, RewriteLimits, RewriteReport, RewriteSettings, TransactionMove, rewrite,
+    RewriteError, RewriteLimits, RewriteReport, RewriteSettings, TornEndPolicy, TransactionMove, rewrite,
 };
 use logs::LogReader;
 use logs::ordered::PipelineLimits;
@@ -65,7 +65,12 @@ fn run_cut(action: RewriteAction, sizes: &RewriteLimits, bytes: &[u8]) -> Outcom
         moves.push(moved);
         ControlFlow::Continue(())
     };
-    let settings = RewriteSettings { action, bounds: PipelineLimits::with_bytes(1 << 24), sizes };
+    let settings = RewriteSettings {
+        action,
+        bounds: PipelineLimits::with_bytes(1 << 24),
+        sizes,
+        torn_end: TornEndPolicy::Refuse,
+    };
     let report = rewrite(settings, &open, &mut out, &mut note)?;
     Ok((out, report, moves))
 }

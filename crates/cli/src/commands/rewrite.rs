@@ -12,7 +12,7 @@ use std::sync::Arc;
 use anyhow::anyhow;
 use binlog::{EventFormat, Flavour, ServerVersion, ZstdLevel};
 use clap::Args;
-use logs::{NewestReceivedLogs, archived_contents};
+use logs::{EndOfLog, LogError, NewestReceivedLogs, archived_contents};
 use rewrite::{
     CompressSettings, CompressedPolicy, ContentCheck, FileJob, FileReport, MinimumGain, OldFormatPolicy,
     OutputEncryption, ResourcePlan, RewriteAction, RewriteOutcome, RewriteProgress, RewriteTally, WriteMode,
@@ -454,6 +454,9 @@ impl RewriteRun<'_> {
             )),
             other => other.into(),
         })?;
+        if let EndOfLog::Torn(torn) = done.report.end {
+            warn!("{}", LogError::Torn { name: path.display().to_string(), torn });
+        }
         self.remark_on_old_server(location, &done)?;
         Ok(RewriteEnd::Rewritten(Box::new(done)))
     }

@@ -15,7 +15,7 @@ use logs::ordered::PipelineLimits;
 use relay::{FormReader, FormSource, LogForm, ReaderStep, RelayStore, SourceLimits, StatementInterrupt};
 use rewrite::{
     CompressSettings, CompressedPolicy, MinimumGain, OldFormatPolicy, RewriteAction, RewriteError,
-    RewriteLimits, RewriteSettings, TransactionMove, rewrite,
+    RewriteLimits, RewriteSettings, TornEndPolicy, TransactionMove, rewrite,
 };
 
 pub(crate) const LEVEL: ZstdLevel = ZstdLevel::DEFAULT;
@@ -157,7 +157,12 @@ impl Reference {
             moves.push(moved);
             ControlFlow::Continue(())
         };
-        let settings = RewriteSettings { action, bounds: PipelineLimits::with_bytes(1 << 24), sizes: &sizes };
+        let settings = RewriteSettings {
+            action,
+            bounds: PipelineLimits::with_bytes(1 << 24),
+            sizes: &sizes,
+            torn_end: TornEndPolicy::Refuse,
+        };
         rewrite(settings, &open, &mut bytes, &mut note)?;
         Ok(Self { bytes, moves })
     }

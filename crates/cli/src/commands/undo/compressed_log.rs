@@ -8,7 +8,7 @@ use binlog::{EVENT_SIZE_MAX, ZstdLevel};
 use logs::LogReader;
 use rewrite::{
     CompressSettings, CompressedPolicy, MinimumGain, OldFormatPolicy, ResourcePlan, RewriteAction,
-    RewriteError, RewriteSettings, StagedFile, TransactionMove, rewrite,
+    RewriteError, RewriteSettings, StagedFile, TornEndPolicy, TransactionMove, rewrite,
 };
 
 use super::{Inverse, publish_staged, write_log, write_staged};
@@ -47,7 +47,8 @@ fn compress(plain: &Path, level: ZstdLevel, compressed: &mut StagedFile) -> Resu
     let size = fs::metadata(plain).map_or(u64::MAX, |data| data.len());
     let plan = ResourcePlan::new(action, workers, MEMORY_DEFAULT, size);
     let sizes = plan.sizes(plain.parent().unwrap_or(Path::new(".")));
-    let settings = RewriteSettings { action, bounds: plan.bounds(), sizes: &sizes };
+    let settings =
+        RewriteSettings { action, bounds: plan.bounds(), sizes: &sizes, torn_end: TornEndPolicy::Refuse };
     let mut on_progress = |_: TransactionMove| interrupt::stop_flow();
     rewrite(settings, &|| LogReader::open(plain), compressed.file(), &mut on_progress).map(drop)
 }

@@ -27,7 +27,7 @@ use replay::{
 use rewrite::{RewriteError, StagedFile};
 use servers::ServerAddress;
 use sql::{TablePattern, TableSelection};
-use tracing::info;
+use tracing::{info, warn};
 use undo::{
     ForeignKeyActions, InverseCollector, InverseCounts, InverseLog, InverseLogError, InverseLogIdentity,
     InversePart,
@@ -357,6 +357,8 @@ fn collect(
     leave_out_archived(&mut found, &selection, &gtids);
     let mut source = TransactionSource::new(found.replay_logs(), found.keyring.clone(), TRANSACTION_MEMORY);
     source.leave_out_logs(&selection, &AppliedState::default()).map_err(failed)?;
+    // The server may write to its newest log.
+    source.end_before_torn_transactions();
     let mut selector = TransactionSelector::new(&selection, source.log_names())
         .map_err(|error| CommandFailure::NotStarted(error.into()))?;
     let conditions = RowConditions::new(command.rows.conditions.clone());
@@ -392,6 +394,7 @@ fn collect(
             SelectionChoice::Take | SelectionChoice::Leave => {}
         }
     }
+    source.torn_ends().iter().for_each(|torn| warn!("{torn}"));
     selector.finish().map_err(failed)?;
     check_all_found(command.gtid.as_ref(), &found_gtids)?;
     if let Some(error) = conditions.missing_column_error().or_else(|| conditions.untested_rows_error()) {
