@@ -74,7 +74,7 @@ impl ListWriter for RequestedList {
         let settings = self.list_settings(settings, logs);
         let mut output = CountingWriter { output, size: 0 };
         let warnings = list(&settings, &mut output).map_err(|error| list_failure(&error))?;
-        if let Some(error) = settings.selection.missing_column_error() {
+        if let Some(error) = settings.selection.unusable_condition_error() {
             return Err(ListFailure::Failed(error));
         }
         Ok(ListOutcome {

@@ -35,10 +35,10 @@ pub struct ServerIdFilter {
 }
 
 impl EventSelection {
-    /// Returns the error for the first condition whose column no table of the listed logs had; `None` also if the logs
-    /// had no table.
-    pub fn missing_column_error(&self) -> Option<String> {
-        self.sightings.missing_column_error(&self.conditions)
+    /// Returns the error for the first condition that no row can meet: whose column no table of the listed logs had, or
+    /// whose value no table's column can have. `None` also if the logs had no table.
+    pub fn unusable_condition_error(&self) -> Option<String> {
+        self.sightings.unusable_condition_error(&self.conditions)
     }
 
     /// Returns the warning for the first condition that could not be tested on some row of the listed logs.

@@ -14,6 +14,7 @@ mod event_context;
 mod event_range;
 mod event_selection;
 mod events_table;
+mod expected_value;
 pub mod history;
 mod json;
 mod list_error;

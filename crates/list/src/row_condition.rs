@@ -1,10 +1,11 @@
 //! Conditions on rows: a column has a value.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ptr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use binlog::events::Rows;
 use binlog::{
@@ -14,6 +15,7 @@ use binlog::{
 use memchr::memmem::Finder;
 
 use crate::column_charset::charset_of;
+use crate::expected_value::{ExpectedValue, ImpossibleValue};
 use crate::located_event::OutputRefusal;
 
 /// A required value of a column: `id=5`, `@1=5`, `name=NULL`.
@@ -172,6 +174,10 @@ pub(crate) struct ConditionCoverage {
     found: Arc<AtomicU64>,
     /// One bit for each condition that could not be tested, because a row image lacks its column.
     untested: Arc<AtomicU64>,
+    /// One bit for each condition whose value the column of some table can have.
+    possible: Arc<AtomicU64>,
+    /// Expected values of columns that cannot have the value of a condition, by the number of the condition.
+    impossible: Arc<Mutex<BTreeMap<usize, ImpossibleValue>>>,
 }
 
 impl ConditionCoverage {
@@ -180,9 +186,12 @@ impl ConditionCoverage {
         self.has_tables.load(Ordering::Relaxed)
     }
 
-    /// Returns the error for the first condition whose column no table had; `None` also if the logs had no table.
-    pub(crate) fn missing_column_error(&self, conditions: &[RowCondition]) -> Option<String> {
-        let missing = self.find_missing(conditions)?;
+    /// Returns the error for the first condition that no row can meet: whose column no table had, or whose value no
+    /// table's column can have. `None` also if the logs had no table.
+    pub(crate) fn unusable_condition_error(&self, conditions: &[RowCondition]) -> Option<String> {
+        let Some(missing) = self.find_missing(conditions) else {
+            return self.impossible_value_error(conditions);
+        };
         let advice = match missing.column {
             ColumnName::Name(_) | ColumnName::KeyPart(..) => {
                 "column names are spelt as in the table".to_owned()
@@ -196,6 +205,26 @@ impl ConditionCoverage {
             },
         };
         Some(format!("no selected table in these logs has the column of --where={missing}: {advice}"))
+    }
+
+    fn impossible_value_error(&self, conditions: &[RowCondition]) -> Option<String> {
+        let possible = self.possible.load(Ordering::Relaxed);
+        let impossible = self.impossible.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut unusable = impossible.iter().filter(|(number, _)| possible & mask_of(**number) == 0);
+        let (number, ImpossibleValue(expected)) = unusable.next()?;
+        let condition = conditions.get(*number)?;
+        Some(format!("the column of --where={condition} cannot have this value: expected {expected}"))
+    }
+
+    /// Records whether a table's column can have the value of a condition.
+    fn note_value(&self, number: usize, impossible: Option<&ImpossibleValue>) {
+        match impossible {
+            None => _ = self.possible.fetch_or(mask_of(number), Ordering::Relaxed),
+            Some(expected) => {
+                let mut all = self.impossible.lock().unwrap_or_else(PoisonError::into_inner);
+                all.entry(number).or_insert_with(|| expected.clone());
+            }
+        }
     }
 
     /// Returns the error for the first condition that could not be tested on some row.
@@ -256,9 +285,10 @@ impl RowConditions {
         RowTest::new(&self.conditions, table, &self.sightings).ok()
     }
 
-    /// Returns the error for the first condition whose column no tested table had; `None` also if none was tested.
-    pub fn missing_column_error(&self) -> Option<String> {
-        self.sightings.missing_column_error(&self.conditions)
+    /// Returns the error for the first condition that no row can meet: whose column no tested table had, or whose value
+    /// no tested table's column can have. `None` also if none was tested.
+    pub fn unusable_condition_error(&self) -> Option<String> {
+        self.sightings.unusable_condition_error(&self.conditions)
     }
 
     /// Returns the error for the first condition that could not be tested on a row: neither image that meets the other
@@ -285,6 +315,8 @@ struct RequiredColumn<'c> {
     /// The column in the table of the test, which may have texts and a character set that the rows' table lacks.
     column: Column,
     value: &'c ConditionValue,
+    /// The value by the column's type, if its texts are compared by value.
+    expected: Option<ExpectedValue>,
     /// The value as images store it, if it is an integer.
     stored: Option<StoredInteger>,
     /// Search for the stored value in all rows of an event, if it has enough bytes to be rare.
@@ -319,22 +351,30 @@ impl StoredInteger {
 }
 
 impl<'c> RequiredColumn<'c> {
-    fn new(index: usize, value: &'c ConditionValue, column: &Column) -> Self {
-        let number = match value {
-            ConditionValue::Text { number, .. } => *number,
-            ConditionValue::Null => None,
+    /// Also returns the error if the column cannot have the value.
+    fn new(index: usize, value: &'c ConditionValue, column: &Column) -> (Self, Option<ImpossibleValue>) {
+        let (number, parsed) = match value {
+            ConditionValue::Text { number, text } => (*number, ExpectedValue::parse(text, column)),
+            ConditionValue::Null => (None, Ok(None)),
+        };
+        let (expected, impossible) = match parsed {
+            Ok(expected) => (expected, None),
+            Err(impossible) => (None, Some(impossible)),
         };
         let stored = number.and_then(|number| StoredInteger::new(column, number));
         let searched = stored.filter(|stored| stored.size >= SEARCHED_SIZE_MIN);
         let finder = searched.map(|stored| Finder::new(&stored.bytes[..stored.size]).into_owned());
-        Self { index, column: column.clone(), value, stored, finder }
+        (Self { index, column: column.clone(), value, expected, stored, finder }, impossible)
     }
 
     #[inline]
     fn matches(&self, field: &RowField<'_, '_>, format: &EventFormat) -> Result<bool, DecodeError> {
         match &self.stored {
             Some(StoredInteger { bytes, size }) => Ok(field.bytes() == Some(&bytes[..*size])),
-            None => self.value.matches(field, &self.column, format),
+            None => match &self.expected {
+                Some(expected) => Ok(expected.is(&field.value()?)),
+                None => self.value.matches(field, &self.column, format),
+            },
         }
     }
 }
@@ -354,7 +394,10 @@ impl<'c> RowTest<'c> {
                 Some(index) => {
                     sightings.found.fetch_or(mask_of(number), Ordering::Relaxed);
                     if let Some(columns) = &mut columns {
-                        columns.push(RequiredColumn::new(index, &condition.value, &table.columns[index]));
+                        let column = &table.columns[index];
+                        let (column, impossible) = RequiredColumn::new(index, &condition.value, column);
+                        sightings.note_value(number, impossible.as_ref());
+                        columns.push(column);
                     }
                 }
                 None => {
@@ -555,7 +598,6 @@ impl ConditionValue {
             Value::Bit(bit) => number == Some(bit.value.into()),
             Value::Float(value) => text.parse() == Ok(value),
             Value::Double(value) => text.parse() == Ok(value),
-            Value::Decimal(value) => same_decimal(&value.to_string(), text),
             Value::Text(value) => decoded(column, format, value.bytes).is_some_and(|value| value == *text),
             Value::Bytes(value) => value.bytes == text.as_bytes() || is_hex_of(text, value.bytes),
             Value::Enum(value) => {
@@ -567,13 +609,12 @@ impl ConditionValue {
                 let members = decoded_set(column, format, value);
                 number == Some(value.into()) || members.is_some_and(|members| members == *text)
             }
+            // Only corrupt values: all others are compared as `ExpectedValue`.
+            Value::Decimal(value) => value.to_string() == *text,
             Value::Date(value) => value.to_string() == *text,
             Value::Time(value) => value.to_string() == *text,
             Value::DateTime(value) => value.to_string() == *text,
-            Value::Timestamp(value) => {
-                let utc = value.to_utc().to_string();
-                value.to_string() == *text || utc == *text || format!("{}Z", utc.replace(' ', "T")) == *text
-            }
+            Value::Timestamp(value) => value.to_string() == *text,
             Value::Json(document) => {
                 let mut written = Vec::new();
                 document.write(JsonQuotes::Inside, &mut written)?;
@@ -587,19 +628,6 @@ impl ConditionValue {
 /// Returns whether the log has the names of the table's columns.
 pub(crate) fn has_column_names(table: &Table) -> bool {
     table.columns.iter().any(|column| column.name.is_some())
-}
-
-/// Returns whether two decimals are equal. Trailing zeros of a fraction do not count.
-fn same_decimal(found: &str, expected: &str) -> bool {
-    let plain = |text: &str| {
-        let text = text.strip_prefix('+').unwrap_or(text);
-        let text = match text.contains('.') {
-            true => text.trim_end_matches('0').trim_end_matches('.'),
-            false => text,
-        };
-        if matches!(text, "-0" | "") { "0".to_owned() } else { text.to_owned() }
-    };
-    plain(found) == plain(expected)
 }
 
 /// Returns whether `text` is `0x` and the bytes in hexadecimal.
@@ -627,7 +655,7 @@ fn decoded_set(column: &Column, format: &EventFormat, bits: u64) -> Option<Strin
 
 #[cfg(test)]
 mod tests {
-    use super::{RowCondition, is_hex_of, same_decimal};
+    use super::{RowCondition, is_hex_of};
 
     #[test]
     fn conditions_are_read() {
@@ -646,11 +674,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_compared_in_their_own_types() {
-        assert!(same_decimal("12.50", "12.5"));
-        assert!(same_decimal("0.00", "-0"));
-        assert!(same_decimal("100", "100.0"));
-        assert!(!same_decimal("100", "10"));
+    fn bytes_are_compared_in_hexadecimal() {
         assert!(is_hex_of("0x00fF", &[0, 255]));
         assert!(!is_hex_of("0x00f", &[0, 255]));
         assert!(!is_hex_of("00ff", &[0, 255]));

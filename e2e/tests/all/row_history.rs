@@ -59,6 +59,46 @@ fn histories_follow_the_key() -> Result<()> {
 }
 
 #[test]
+fn temporal_values_and_decimals_are_compared_by_value() -> Result<()> {
+    let server = Launch::mysql().option("--binlog-row-metadata=FULL").start()?;
+    server.sql(
+        "create database shop; use shop; set time_zone = '+00:00'; create table orders (id int primary key, d datetime(3), \
+         tm time(2), ts timestamp(6), n decimal(10,2), day date); insert into orders values \
+         (1, '2024-01-02 03:04:05', '01:02:03', '2024-01-02 03:04:05.5', 1.5, '2024-01-02'), \
+         (2, '2024-01-02 03:04:05.25', '-00:00:03.5', '2024-01-03 03:04:05', -0.5, '2024-01-03')",
+    )?;
+    let logs = server.binlogs()?;
+    let check = |condition: &str, expected: u64| -> Result<()> {
+        let found = changes(&history(&logs, &["--where", condition])?)?;
+        let id = &found[0][1]["id"][1];
+        ensure!(*id == json!(expected), "{condition}: {found:#}");
+        Ok(())
+    };
+    check("d=2024-01-02 03:04:05", 1)?;
+    check("d=2024-01-02T03:04:05.250000", 2)?;
+    check("tm=01:02:03", 1)?;
+    check("tm=-00:00:03.5", 2)?;
+    check("ts=2024-01-02 03:04:05.5", 1)?;
+    check("ts=2024-01-02 05:04:05.500+02:00", 1)?;
+    check("ts=2024-01-03T03:04:05Z", 2)?;
+    check("n=1.5", 1)?;
+    check("n=-.5", 2)?;
+    check("day=2024-01-03", 2)?;
+    let refused = |condition: &str, expected: &str| -> Result<()> {
+        let output = run(&logs, &["history", "--table", "shop.orders", "--where", condition])?;
+        let error = String::from_utf8_lossy(&output.stderr);
+        let is_refused = !output.status.success() && error.contains("cannot have this value: expected");
+        ensure!(is_refused && error.contains(expected), "{condition}: {error}");
+        Ok(())
+    };
+    refused("d=2024-01-02", "a date and time such as")?;
+    refused("tm=01:02:03.125", "at most 2 digits")?;
+    refused("ts=yesterday", "in UTC")?;
+    refused("n=1.234", "at most 2 digits after the point")?;
+    refused("id=one", "a whole number")
+}
+
+#[test]
 fn columns_have_numbers_without_names() -> Result<()> {
     let server = Launch::mysql().start()?;
     server.sql(SCRIPT)?;

@@ -60,8 +60,8 @@ pub struct RowHistory {
     pub torn_ends: Vec<String>,
     /// Whether the logs have row changes of the table.
     pub has_table: bool,
-    /// Error for a condition whose column no table of the logs had.
-    pub missing_column: Option<String>,
+    /// Error for a condition whose column no table of the logs had, or whose value no table's column can have.
+    pub unusable_condition: Option<String>,
     /// Reasons why changes may be missing.
     pub gaps: HistoryGaps,
     /// Key of the row, if the conditions are on other columns: other rows may meet them, too.

@@ -54,13 +54,13 @@ pub fn row_history(
     let RowTracer { mut torn, entries, sightings, gaps, chosen_row, key, .. } = tracer;
     // The trace may read a log twice, and then warns twice.
     torn.dedup();
-    let missing_column = sightings.missing_column_error(&settings.conditions);
+    let unusable_condition = sightings.unusable_condition_error(&settings.conditions);
     Ok(RowHistory {
         entries,
         beginning,
         torn_ends: torn,
         has_table: sightings.has_tables(),
-        missing_column,
+        unusable_condition,
         gaps,
         chosen_row,
         key,

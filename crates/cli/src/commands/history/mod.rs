@@ -87,7 +87,7 @@ pub(crate) fn run(command: &HistoryArgs, global: &GlobalArgs) -> CommandResult {
     for torn in &history.torn_ends {
         warn!("{torn}");
     }
-    if let Some(error) = &history.missing_column {
+    if let Some(error) = &history.unusable_condition {
         return Err(CommandFailure::Failed(anyhow!("{error}")));
     }
     if let Some(key) = &history.chosen_row {

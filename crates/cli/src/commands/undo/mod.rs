@@ -397,7 +397,7 @@ fn collect(
     source.torn_ends().iter().for_each(|torn| warn!("{torn}"));
     selector.finish().map_err(failed)?;
     check_all_found(command.gtid.as_ref(), &found_gtids)?;
-    if let Some(error) = conditions.missing_column_error().or_else(|| conditions.untested_rows_error()) {
+    if let Some(error) = conditions.unusable_condition_error().or_else(|| conditions.untested_rows_error()) {
         return Err(CommandFailure::Failed(anyhow!("{error}")));
     }
     if undo.format.is_some() {
