@@ -42,6 +42,13 @@ pub struct AppliedState {
     pub intent: Option<StatementIntent>,
 }
 
+impl AppliedState {
+    /// Returns all GTIDs that count as applied: those of the progress row, and those that the target executed.
+    pub fn gtids(&self) -> GtidSet {
+        self.executed.union(&self.progress.gtids)
+    }
+}
+
 /// A statement that commits implicitly, announced before it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatementIntent {

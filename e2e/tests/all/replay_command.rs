@@ -290,6 +290,26 @@ fn logs_of_another_server_are_refused_until_progress_is_removed() -> Result<()> 
     Ok(())
 }
 
+/// A replay adds GTIDs to `gtid_executed` when it begins and ends, and to `bintide.progress` between.
+#[test]
+fn the_status_has_all_applied_gtids() -> Result<()> {
+    let source = source(&["--gtid-mode=ON", "--enforce-gtid-consistency=ON"], TABLE)?;
+    let uuid = source.sql("select @@server_uuid")?.trim().to_owned();
+    for id in 0..9 {
+        source.sql(&format!("create table d.status_{id} (id int primary key)"))?;
+    }
+    let target = target_of(&["--gtid-mode=ON", "--enforce-gtid-consistency=ON", "--skip-log-bin"])?;
+    let logs = source.binlogs()?;
+    let gtid = |number: u32| format!("{uuid}:{number}");
+    succeeds(&command::replay(&logs, &target, &["--stop-gtid", &gtid(4)])?)?;
+    let middle = ["--start-gtid", &gtid(6), "--stop-gtid", &gtid(8), "--allow-gap"];
+    succeeds(&command::replay(&logs, &target, &middle)?)?;
+    let status = command::replay(&[], &target, &["--status"])?;
+    let applied = format!("applied        {uuid}:1-3:6-7\n");
+    ensure!(status.stdout.contains(&applied), "{status:?}");
+    Ok(())
+}
+
 #[test]
 fn logs_can_be_given_one_by_one() -> Result<()> {
     let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples");

@@ -22,7 +22,7 @@ pub(super) fn status(address: &ServerAddress, format: OutputFormat) -> CommandRe
         let document = serde_json::json!({
             "target": address.to_string(),
             "has_progress": inspector.has_progress(),
-            "applied": applied.progress.gtids.to_string(),
+            "applied": applied.gtids().to_string(),
             "place": applied.progress.position.as_ref().map(ToString::to_string),
             "announced": applied.intent.as_ref().map(|intent| &intent.transaction),
             "source": inspector.source_server_id(),
@@ -45,7 +45,7 @@ fn text(inspector: &TargetInspector, applied: &AppliedState) -> String {
     }
     let position =
         applied.progress.position.as_ref().map_or_else(none, |position| format!("up to {position}"));
-    text.push_str(&format!("applied        {}\n", set(&applied.progress.gtids)));
+    text.push_str(&format!("applied        {}\n", set(&applied.gtids())));
     text.push_str(&format!("without GTIDs  {position}\n"));
     if let Some(source) = inspector.source_server_id() {
         text.push_str(&format!("logs of        server_id {source}\n"));
