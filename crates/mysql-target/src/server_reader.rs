@@ -12,6 +12,9 @@ use sql::quote;
 
 use crate::server_failure::server_failure;
 
+/// ER_INVALID_CHARACTER_STRING: names of tables have no characters of four bytes, so no table has the name.
+const INVALID_CHARACTER_STRING: u16 = 1300;
+
 /// Session settings: one consistent snapshot, text in UTF-8, times in UTC, and no SQL mode that changes values.
 const SNAPSHOT_SESSION: &str = "SET NAMES utf8mb4; SET time_zone = '+00:00', sql_mode = ''; \
     SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ; START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY";
@@ -55,13 +58,19 @@ impl ServerReader {
 
 impl ComparisonReader for ServerReader {
     fn tables(&mut self, database: &[u8]) -> Result<Vec<Vec<u8>>, TargetFailure> {
-        ServerCatalogue::new(&mut self.connection).base_tables(database).map_err(server_failure)
+        match ServerCatalogue::new(&mut self.connection).base_tables(database) {
+            Err(error) if error.code() == Some(INVALID_CHARACTER_STRING) => Ok(Vec::new()),
+            tables => tables.map_err(server_failure),
+        }
     }
 
     fn columns(&mut self, table: &TargetTableName) -> Result<Vec<ComparedColumn>, TargetFailure> {
         let has_old_documents = self.has_old_documents();
         let mut catalogue = ServerCatalogue::new(&mut self.connection);
-        let found = catalogue.table(&table.database, &table.table).map_err(server_failure)?;
+        let found = match catalogue.table(&table.database, &table.table) {
+            Err(error) if error.code() == Some(INVALID_CHARACTER_STRING) => None,
+            found => found.map_err(server_failure)?,
+        };
         if found.is_none_or(|found| found.table_type != "BASE TABLE") {
             return Ok(Vec::new());
         }

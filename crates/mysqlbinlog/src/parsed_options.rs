@@ -64,6 +64,8 @@ pub(crate) struct ParsedOptions<'a> {
     pub(crate) remote_server_switch: bool,
     pub(crate) protocol: Option<RemoteProtocol>,
     pub(crate) ssl_mode: Option<RemoteSslMode>,
+    /// Whether `--ssl-fips-mode` is not OFF.
+    pub(crate) needs_fips: bool,
     pub(crate) password: Option<Vec<u8>>,
     /// Asks for the password.
     ask_password: &'a mut dyn FnMut(&mut DumpDiagnostics<'_>) -> Vec<u8>,
@@ -101,6 +103,7 @@ impl<'a> ParsedOptions<'a> {
             remote_server_switch: false,
             protocol: None,
             ssl_mode: None,
+            needs_fips: false,
             password: None,
             ask_password,
             show: None,
@@ -189,7 +192,9 @@ impl OptionVisitor for ParsedOptions<'_> {
             OptionId::SslMode => {
                 self.ssl_mode = Some(SSL_MODES[match_choice(text, spec.name, &SSL_MODE_WORDS, diagnostics)?]);
             }
-            OptionId::SslFipsMode => _ = match_choice(text, spec.name, &FIPS_WORDS, diagnostics)?,
+            OptionId::SslFipsMode => {
+                self.needs_fips = match_choice(text, spec.name, &FIPS_WORDS, diagnostics)? > 0;
+            }
             OptionId::StopNeverSlaveServerId => {
                 warn_deprecated(diagnostics, "--stop-never-slave-server-id", Some("--connection-server-id"));
             }

@@ -29,11 +29,11 @@ impl RemoteSettings {
         diagnostics: &mut DumpDiagnostics<'_>,
     ) -> Result<Option<Self>, DumpExit> {
         let Some(by) = parsed.remote else { return Ok(None) };
-        for (which, name) in UNSUPPORTED {
-            if values.text(which).is_some() {
-                diagnostics.error(&[b"--", name.as_bytes(), b" is not supported: remove the option."]);
-                return Err(DumpExit::NOT_STARTED);
-            }
+        let fips = parsed.needs_fips.then_some("ssl-fips-mode");
+        let unsupported = UNSUPPORTED.into_iter().filter(|(option, _)| values.text(*option).is_some());
+        if let Some(name) = unsupported.map(|(_, name)| name).chain(fips).next() {
+            diagnostics.error(&[b"--", name.as_bytes(), b" is not supported: remove the option."]);
+            return Err(DumpExit::NOT_STARTED);
         }
         let text = |key| values.text(key).map(<[u8]>::to_vec);
         let (to_last_log, stop_never) =

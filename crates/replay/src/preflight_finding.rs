@@ -79,7 +79,7 @@ impl PreflightFinding {
     /// applied transactions.
     pub fn commit_order(survey: &LogSurvey, order: CommitOrder) -> Option<Self> {
         let unit = survey.without_gtid.as_ref().filter(|_| order == CommitOrder::Any)?;
-        let found = format!("{unit} has no GTID, and --commit-order any saves progress by GTID");
+        let found = format!("{unit} has no MySQL GTID, and --commit-order any saves progress by GTID");
         Some(Self::new(PreflightCheck::CommitOrder, found, "use --commit-order grouped or strict"))
     }
 

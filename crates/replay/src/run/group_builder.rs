@@ -162,7 +162,7 @@ impl<'t> GroupBuilder<'t> {
     ) -> Result<(), ReplayError> {
         if self.order == CommitOrder::Any && head.gtid().is_none() {
             return Err(ReplayError::Refused(format!(
-                "{head} has no GTID: --commit-order any saves progress by GTID. Use grouped or strict"
+                "{head} has no MySQL GTID: --commit-order any saves progress by GTID. Use grouped or strict"
             )));
         }
         let mut claim = self.finder.claim(&head, &plan)?;

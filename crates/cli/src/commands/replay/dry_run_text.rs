@@ -5,7 +5,7 @@ use replay::schedule::ParallelMode;
 use replay::{Parallelism, RowChanges};
 
 use crate::commands::replay::dry_run::{DryRunFinding, DryRunReport};
-use crate::commands::replay::replay_outcome;
+use crate::commands::replay::replay_outcome::{self, SearchedLogs};
 use crate::screen::{ReportStyle, table_lines, visible};
 use crate::units::{bytes, count, counted, duration, share};
 
@@ -124,12 +124,11 @@ fn obstacles(report: &DryRunReport) -> String {
     if let Some(late) = plan.late.as_ref().filter(|late| late.transactions > 0 || late.unread.is_some()) {
         line(&replay_outcome::late_line(late));
     }
-    for xid in &plan.undecided {
-        line(&format!(
-            "not applied: the XA transaction {xid} is prepared, but the logs neither commit it nor roll \
-            it back"
-        ));
-    }
+    let searched = match report.options.selection.stop {
+        Some(_) => SearchedLogs::UpToStop,
+        None => SearchedLogs::All,
+    };
+    plan.undecided.iter().for_each(|xid| line(&replay_outcome::undecided_text(xid, searched)));
     text
 }
 

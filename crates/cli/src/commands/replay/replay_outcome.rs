@@ -43,11 +43,11 @@ pub(super) fn print(done: &ReplayOutcome, format: OutputFormat) -> CommandResult
     if let Some(late) = late {
         warn!("{}", late_line(late));
     }
-    for xid in &done.report.undecided {
-        warn!(
-            "not applied: the XA transaction {xid} is prepared, but the logs neither commit it nor roll it back"
-        );
-    }
+    let extent = match done.report.first_after_stop {
+        Some(_) => SearchedLogs::UpToStop,
+        None => SearchedLogs::All,
+    };
+    done.report.undecided.iter().for_each(|xid| warn!("{}", undecided_text(xid, extent)));
     warn_unmatched(&done.report.unmatched, "the logs");
     let besides = done.verified.as_ref().and_then(TargetVerification::remark);
     for remark in done.remarks.iter().chain(&besides) {
@@ -61,7 +61,7 @@ fn document(done: &ReplayOutcome) -> Value {
     let report = &done.report;
     let mut document =
         metric_table::document(REPLAY_METRICS, &ReplayFigures::of_report(report, done.elapsed));
-    let last_committed = report.committed_us.and_then(timestamp).map(|time| time.to_string());
+    let last_committed = report.committed_us.and_then(timestamp).map(|time| format!("{time:.6}"));
     for (key, value) in [
         ("last_committed", last_committed.into()),
         ("last_applied", report.last_applied.as_ref().map(transaction_document).into()),
@@ -85,14 +85,14 @@ fn transaction_document(head: &TransactionHead) -> Value {
         "gtid": gtid_text(head),
         "log": *head.origin.log_name,
         "position": head.origin.start,
-        "committed": timestamp(head.committed_us).map(|time| time.to_string()),
+        "committed": timestamp(head.committed_us).map(|time| format!("{time:.6}")),
     })
 }
 
 /// Returns a transaction's identifier, position in the source's log and commit time as text.
 fn transaction_text(head: &TransactionHead) -> String {
     let start = visible(&head.origin.start_position().to_string());
-    let time = timestamp(head.committed_us).map_or_else(String::new, |time| format!(", committed {time}"));
+    let time = timestamp(head.committed_us).map_or_else(String::new, |time| format!(", committed {time:.6}"));
     match gtid_text(head) {
         Some(gtid) => format!("{gtid} at {start}{time}"),
         None => format!("{start}{time}"),
@@ -125,6 +125,24 @@ pub(super) fn late_line(late: &LateTransactions) -> String {
             units::counted(several, "transaction")
         ),
     }
+}
+
+/// Part of the logs in which the end of an XA transaction was searched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SearchedLogs {
+    All,
+    UpToStop,
+}
+
+/// Returns the message about a prepared XA transaction without an end.
+pub(super) fn undecided_text(xid: &str, searched: SearchedLogs) -> String {
+    let logs = match searched {
+        SearchedLogs::All => "the logs",
+        SearchedLogs::UpToStop => "the logs up to the stop",
+    };
+    format!(
+        "not applied: the XA transaction {xid} is prepared, but {logs} neither commit it nor roll it back"
+    )
 }
 
 fn timestamp(micros: u64) -> Option<Timestamp> {
