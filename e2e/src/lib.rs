@@ -35,6 +35,7 @@
 //! | [`workload`] | random SQL, run on a real server |
 #![forbid(unsafe_code)]
 
+pub mod alterations;
 pub mod archived;
 pub mod as_sql;
 pub mod bomb;

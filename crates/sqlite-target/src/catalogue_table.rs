@@ -143,17 +143,26 @@ impl CatalogueTable {
         matches!(self.sqlite_key().as_deref(), Some([one]) if self.columns[*one].kind.strict_type() == StrictType::Integer)
     }
 
-    /// Renames a column in all keys and foreign keys.
-    pub(crate) fn rename_column(&mut self, old: &str, new: &str) {
-        let parts = self.keys.iter_mut().flat_map(|key| &mut key.parts);
-        for part in parts.chain(self.primary_key.iter_mut().flatten()) {
-            if part.column.eq_ignore_ascii_case(old) {
-                new.clone_into(&mut part.column);
-            }
-        }
+    /// Renames columns in all keys and foreign keys, and removes dropped columns from keys. `new_name` returns the new
+    /// name of a column; `None` if it is dropped.
+    pub(crate) fn alter_keys<'n>(&mut self, new_name: impl Fn(&str) -> Option<&'n str>) {
+        let alter = |parts: &mut Vec<KeyColumn>| {
+            parts.retain_mut(|part| match new_name(&part.column) {
+                Some(name) => {
+                    name.clone_into(&mut part.column);
+                    true
+                }
+                None => false,
+            });
+        };
+        self.keys.iter_mut().for_each(|key| alter(&mut key.parts));
+        // Keep keys of expressions, which have no parts and no index here.
+        self.keys.retain(|key| !key.parts.is_empty() || key.index.is_empty());
+        self.primary_key.iter_mut().for_each(alter);
+        self.primary_key.take_if(|parts| parts.is_empty());
         for column in self.foreign_keys.iter_mut().flat_map(|key| &mut key.columns) {
-            if column.eq_ignore_ascii_case(old) {
-                new.clone_into(column);
+            if let Some(name) = new_name(column) {
+                name.clone_into(column);
             }
         }
     }

@@ -235,6 +235,27 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn columns_exchange_their_names() {
+        let mut draft = SchemaDraft::new().unwrap();
+        draft.define(&statement("create table t (id int primary key, a int, b int, key k (a))")).unwrap();
+        draft.connection.execute_batch("insert into \"d.t\" values (1, 10, 20)").unwrap();
+        for (sql, row, index) in [
+            ("alter table t rename column a to b, rename column b to a", "1 20 10", "\"b\""),
+            ("alter table t change a b int, change b a int, add key l (b)", "1 10 20", "\"a\""),
+            (
+                "alter table t drop key k, add key k (b), add x int default 7 after a, change b a int, change a b int",
+                "1 20 10",
+                "\"b\"",
+            ),
+        ] {
+            draft.define(&statement(sql)).unwrap_or_else(|failure| panic!("{sql}: {failure:?}"));
+            assert_eq!(text(&draft, "select id || ' ' || a || ' ' || b from \"d.t\""), row, "{sql}");
+            let found = text(&draft, "select sql from sqlite_master where name = 'd.t.k'");
+            assert!(found.contains(index), "{sql}: {found}");
+        }
+    }
+
+    #[test]
     fn tables_like_others_have_indexes_of_their_own() {
         let mut draft = SchemaDraft::new().unwrap();
         let mut check = |sql: &str, expected: &[&str]| {

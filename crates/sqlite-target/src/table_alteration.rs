@@ -6,7 +6,7 @@ use replay::{SessionVariables, SourceStatement, StatementTime, TargetFailure};
 use rusqlite::functions::FunctionFlags;
 use rusqlite::types::Value;
 use sql::SqlWords;
-use sql::ddl::{ColumnPosition, DdlColumn, ExistenceCheck, TableChange, TableElement, TableOptions};
+use sql::ddl::{AlteredColumn, DdlColumn, DefaultClause, TableChange, TableElement, TableOptions};
 use sql::quote::quote_ansi_name;
 
 use crate::catalogue_table::{CatalogueColumn, CatalogueTable, QualifiedName, SourceEngine};
@@ -69,15 +69,13 @@ pub(crate) fn alter(
         rows_lost: None,
         implicit_timestamp: None,
     };
-    for change in changes {
-        altered.apply_change(change, source.default_database).map_err(|failure| match failure {
-            AlterationFailure::MissingColumn => TargetFailure::refused(format!(
-                "ALTER TABLE {}.{} changes a column that does not exist",
-                name.0, name.1
-            )),
-            AlterationFailure::Unknown => unknown(source.words),
-        })?;
-    }
+    altered.apply(changes, source.default_database).map_err(|failure| match failure {
+        AlterationFailure::MissingColumn => TargetFailure::refused(format!(
+            "ALTER TABLE {}.{} changes a column that does not exist",
+            name.0, name.1
+        )),
+        AlterationFailure::Unknown => unknown(source.words),
+    })?;
     altered.close_primary_key();
     let is_empty = is_empty(editor, &old)?;
     if let Some(what) = altered.rows_lost.take().filter(|_| !is_empty) {
@@ -114,65 +112,126 @@ pub(crate) fn alter(
 }
 
 impl TableAlteration {
-    fn apply_change(
-        &mut self,
-        change: &TableChange,
-        default_database: &str,
-    ) -> Result<(), AlterationFailure> {
-        match change {
-            TableChange::Add { element: TableElement::Column(definition), check, .. }
-                if *check == ExistenceCheck::Skip && self.table.column(&definition.name).is_some() => {}
-            TableChange::Add { element: TableElement::Column(definition), position, .. } => {
-                let keys = self.insert_defined(definition, None, self.table.columns.len(), position)?;
-                self.note_implicit_timestamp(definition);
-                self.add_keys(&keys);
-            }
-            TableChange::Add { element, .. } => {
-                let mut body = TableElements::new(self.old_name.clone());
-                body.add(element).ok_or(AlterationFailure::Unknown)?;
-                self.add_keys(&body);
-            }
-            TableChange::ReplaceColumn { old, definition, position } => {
-                let at = self.find(old)?;
-                let source = self.sources.remove(at);
-                self.table.columns.remove(at);
-                let keys = self.insert_defined(definition, source, at, position)?;
-                self.rename_column(old, &definition.name);
-                self.add_keys(&keys);
-            }
-            TableChange::DropColumn { name, check: ExistenceCheck::Skip }
-                if self.table.column(name).is_none() => {}
-            TableChange::DropColumn { name, .. } => self.drop_column(name)?,
-            TableChange::SetDefault { column, default } => {
-                let at = self.find(column)?;
-                let column = &mut self.table.columns[at];
-                let of_clause = |clause| DefaultValue::of_clause(clause, &column.kind);
-                column.default = default.as_ref().map_or(DefaultValue::None, of_clause);
-            }
-            TableChange::RenameColumn { old, new } => {
-                let at = self.find(old)?;
-                self.table.columns[at].name.clone_from(new);
-                self.rename_column(old, new);
-            }
-            TableChange::RenameTable(name) => self.name = Some(qualified(name, default_database)),
-            TableChange::ConvertCharset(charset) => self.convert_charset(charset),
-            TableChange::Options(TableOptions { engine, charset }) => {
-                if engine.is_some() {
-                    self.table.engine = SourceEngine::of(engine.as_deref());
+    /// Applies all changes. Columns and keys that exist are changed first, because the statement names them by their
+    /// names before it. New keys have the columns' names after the statement.
+    fn apply(&mut self, changes: &[TableChange], default_database: &str) -> Result<(), AlterationFailure> {
+        for change in changes {
+            match change {
+                TableChange::Options(options) => self.set_options(options),
+                TableChange::Versioning(_) | TableChange::Unknown(_) => {
+                    return Err(AlterationFailure::Unknown);
                 }
-                self.table.charset = charset.clone().or(self.table.charset.take());
+                _ => {}
             }
-            TableChange::Rows(what) => self.rows_lost = Some(what.clone()),
-            TableChange::Other(_) => {}
-            TableChange::Versioning(_) | TableChange::Unknown(_) => return Err(AlterationFailure::Unknown),
-            keys => self.change_keys(keys),
         }
-        assert_eq!(self.table.columns.len(), self.sources.len(), "ours: the origin of each column is known");
+        let before = self.table.columns.clone();
+        let names: Vec<&str> = before.iter().map(|column| &*column.name).collect();
+        let columns = AlteredColumn::of_changes(&names, changes).ok_or(AlterationFailure::MissingColumn)?;
+        self.alter_columns(&before, &columns)?;
+        changes.iter().for_each(|change| self.drop_key(change));
+        self.rename_keys(changes);
+        for change in changes {
+            self.apply_change(change, &columns, default_database)?;
+        }
         Ok(())
     }
 
-    /// Removes or renames a key.
-    fn change_keys(&mut self, change: &TableChange) {
+    /// Replaces the columns by those after the statement, and adapts the keys.
+    fn alter_columns(
+        &mut self,
+        before: &[CatalogueColumn],
+        columns: &[AlteredColumn<'_>],
+    ) -> Result<(), AlterationFailure> {
+        let charset = self.table.charset.clone();
+        let alter = |column: &AlteredColumn<'_>| match *column {
+            AlteredColumn::Kept { source, name } => {
+                Ok(CatalogueColumn { name: name.to_owned(), ..before[source].clone() })
+            }
+            AlteredColumn::Replaced { definition, .. } | AlteredColumn::Added(definition) => {
+                let mut body = TableElements::new(self.old_name.clone());
+                let mut column = body.column(definition).ok_or(AlterationFailure::Unknown)?;
+                column.inherit_charset(charset.as_deref());
+                Ok(column)
+            }
+        };
+        self.table.columns = columns.iter().map(alter).collect::<Result<_, _>>()?;
+        self.sources = columns.iter().map(AlteredColumn::source).collect();
+        let source_of = |name: &str| before.iter().position(|column| column.name.eq_ignore_ascii_case(name));
+        self.table.alter_keys(|name| {
+            let source = source_of(name)?;
+            columns.iter().find(|column| column.source() == Some(source)).map(AlteredColumn::name)
+        });
+        self.renamed = columns
+            .iter()
+            .filter_map(|column| Some((before[column.source()?].name.clone(), column.name().to_owned())))
+            .filter(|(old, new)| old != new)
+            .collect();
+        Ok(())
+    }
+
+    /// Applies a change, except to the positions and names of columns, and to keys that exist. `columns` has the columns after the statement.
+    fn apply_change(
+        &mut self,
+        change: &TableChange,
+        columns: &[AlteredColumn<'_>],
+        default_database: &str,
+    ) -> Result<(), AlterationFailure> {
+        match change {
+            TableChange::Add { element: TableElement::Column(definition), .. } => {
+                let is_it = |column: &AlteredColumn<'_>| {
+                    column.definition().is_some_and(|added| std::ptr::eq(added, &**definition))
+                };
+                // A column that existed is not added.
+                if columns.iter().any(is_it) {
+                    self.note_implicit_timestamp(definition);
+                    self.add_keys_of(&TableElement::Column(definition.clone()))?;
+                }
+            }
+            TableChange::Add { element, .. } => self.add_keys_of(element)?,
+            TableChange::ReplaceColumn { definition, .. } => {
+                self.add_keys_of(&TableElement::Column(definition.clone()))?;
+            }
+            // Servers accept no default for a column that the same statement renames.
+            TableChange::SetDefault { column, default } => self.set_default(column, default.as_ref())?,
+            TableChange::RenameTable(name) => self.name = Some(qualified(name, default_database)),
+            TableChange::ConvertCharset(charset) => self.convert_charset(charset),
+            TableChange::Rows(what) => self.rows_lost = Some(what.clone()),
+            // Applied or refused before.
+            TableChange::DropColumn { .. }
+            | TableChange::RenameColumn { .. }
+            | TableChange::DropPrimaryKey
+            | TableChange::DropKey(_)
+            | TableChange::DropForeignKey(_)
+            | TableChange::DropConstraint(_)
+            | TableChange::RenameKey { .. }
+            | TableChange::Options(_)
+            | TableChange::Versioning(_)
+            | TableChange::Unknown(_)
+            | TableChange::Other(_) => {}
+        }
+        Ok(())
+    }
+
+    fn set_options(&mut self, options: &TableOptions) {
+        if options.engine.is_some() {
+            self.table.engine = SourceEngine::of(options.engine.as_deref());
+        }
+        self.table.charset = options.charset.clone().or(self.table.charset.take());
+    }
+
+    fn set_default(
+        &mut self,
+        column: &str,
+        default: Option<&DefaultClause>,
+    ) -> Result<(), AlterationFailure> {
+        let at = self.table.column(column).ok_or(AlterationFailure::MissingColumn)?;
+        let column = &mut self.table.columns[at];
+        let of_clause = |clause| DefaultValue::of_clause(clause, &column.kind);
+        column.default = default.map_or(DefaultValue::None, of_clause);
+        Ok(())
+    }
+
+    fn drop_key(&mut self, change: &TableChange) {
         match change {
             TableChange::DropKey(name) => drop_key(&mut self.table, name),
             TableChange::DropPrimaryKey => self.table.primary_key = None,
@@ -181,12 +240,20 @@ impl TableAlteration {
                 self.drop_foreign_key(name);
                 drop_key(&mut self.table, name);
             }
-            TableChange::RenameKey { old, new } => {
-                for key in self.table.keys.iter_mut().filter(|key| key.name.eq_ignore_ascii_case(old)) {
-                    key.name.clone_from(new);
-                }
-            }
             _ => {}
+        }
+    }
+
+    /// Renames all keys at once: two keys can exchange their names.
+    fn rename_keys(&mut self, changes: &[TableChange]) {
+        for key in &mut self.table.keys {
+            let new_name = changes.iter().find_map(|change| match change {
+                TableChange::RenameKey { old, new } if old.eq_ignore_ascii_case(&key.name) => Some(new),
+                _ => None,
+            });
+            if let Some(new) = new_name {
+                key.name.clone_from(new);
+            }
         }
     }
 
@@ -207,33 +274,6 @@ impl TableAlteration {
         self.table.charset = Some(name.to_owned());
     }
 
-    fn find(&self, column: &str) -> Result<usize, AlterationFailure> {
-        self.table.column(column).ok_or(AlterationFailure::MissingColumn)
-    }
-
-    /// Inserts a column at its position; at `there` if the definition has no position. Returns the keys that its
-    /// definition creates.
-    fn insert_defined(
-        &mut self,
-        definition: &DdlColumn,
-        source: Option<usize>,
-        there: usize,
-        position: &ColumnPosition,
-    ) -> Result<TableElements, AlterationFailure> {
-        let mut body = TableElements::new(self.old_name.clone());
-        let mut column = body.column(definition).ok_or(AlterationFailure::Unknown)?;
-        column.inherit_charset(self.table.charset.as_deref());
-        let at = match position {
-            ColumnPosition::Same => there,
-            ColumnPosition::First => 0,
-            ColumnPosition::After(name) => self.find(name)? + 1,
-        };
-        assert!(at <= self.table.columns.len(), "ours: a column is inserted between others, or at an end");
-        self.table.columns.insert(at, column);
-        self.sources.insert(at, source);
-        Ok(body)
-    }
-
     fn note_implicit_timestamp(&mut self, definition: &DdlColumn) {
         let is_undeclared = definition.nullable && !definition.is_declared_null;
         let kind = self.table.column(&definition.name).map(|at| &self.table.columns[at].kind);
@@ -243,27 +283,11 @@ impl TableAlteration {
         }
     }
 
-    fn rename_column(&mut self, old: &str, new: &str) {
-        if old != new {
-            self.table.rename_column(old, new);
-            self.renamed.push((old.to_owned(), new.to_owned()));
-        }
-    }
-
-    fn drop_column(&mut self, name: &str) -> Result<(), AlterationFailure> {
-        let at = self.find(name)?;
-        self.table.columns.remove(at);
-        self.sources.remove(at);
-        let is_dropped = |column: &str| column.eq_ignore_ascii_case(name);
-        for key in &mut self.table.keys {
-            key.parts.retain(|part| !is_dropped(&part.column));
-        }
-        // Keep keys of expressions, which have no parts and no index here.
-        self.table.keys.retain(|key| !key.parts.is_empty() || key.index.is_empty());
-        if let Some(parts) = &mut self.table.primary_key {
-            parts.retain(|part| !is_dropped(&part.column));
-        }
-        self.table.primary_key.take_if(|parts| parts.is_empty());
+    /// Adds the keys of an element.
+    fn add_keys_of(&mut self, element: &TableElement) -> Result<(), AlterationFailure> {
+        let mut body = TableElements::new(self.old_name.clone());
+        body.add(element).ok_or(AlterationFailure::Unknown)?;
+        self.add_keys(&body);
         Ok(())
     }
 

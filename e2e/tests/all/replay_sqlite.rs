@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use e2e::alterations::alteration_script;
 use e2e::command::CommandOutput;
 use e2e::program::bintide;
 use e2e::replays::{self, kill_and_resume, replay_on};
@@ -305,6 +306,15 @@ fn tables_follow_their_definitions_with_minimal_images_and_innodb_foreign_keys()
         "--binlog-row-image=MINIMAL",
         "--binlog-row-metadata=FULL",
     ])
+}
+
+/// Columns that exchange their names in one statement, and positions after new names.
+#[test]
+fn tables_follow_changes_of_several_columns() -> Result<()> {
+    let source = source(&["--binlog-row-metadata=MINIMAL"], &[])?;
+    source.sql(&alteration_script())?;
+    source.sql("flush binary logs")?;
+    applies(&source, CommitOrder::Grouped)
 }
 
 #[test]

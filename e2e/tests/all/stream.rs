@@ -9,6 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use e2e::alterations::{ALTERATIONS, alteration_script};
 use e2e::command::{ChildGuard, address};
 use e2e::program::bintide;
 use e2e::received::write_keyring;
@@ -621,5 +622,25 @@ fn hidden_columns_of_functional_indexes_are_in_no_record() -> Result<()> {
         recorded[1],
         recorded[0]
     );
+    Ok(())
+}
+
+/// Columns that exchange their names in one statement, and positions after new names.
+#[test]
+fn names_follow_changes_of_several_columns() -> Result<()> {
+    let mariadb = Launch::mariadb().option("--binlog-format=ROW");
+    for launch in [Launch::mysql(), mariadb] {
+        let server = launch.option("--binlog-row-metadata=MINIMAL").start()?;
+        server.sql(&alteration_script())?;
+        let index = server.datadir().join("binlog.index").display().to_string();
+        let records = printed(&["--format", "maxwell", "--schema", "ddl", "--do-db", "h", &index])?;
+        let (mut connection, tables) = (connect(&server)?, applied(&records)?);
+        for (number, changes) in ALTERATIONS.iter().enumerate() {
+            let name = format!("h.k{number}");
+            let rows = tables.get(&name).with_context(|| format!("no rows of {name}: {changes}"))?;
+            let columns = compare(&mut connection, &name, rows).with_context(|| changes.to_string())?;
+            ensure!(columns > 2, "{changes}: {columns} columns");
+        }
+    }
     Ok(())
 }

@@ -3,10 +3,12 @@
 //! A part that the parser does not understand is no error: the result has an explicit `Unknown` or `Other` with the
 //! first words of the part, and the caller decides.
 
+mod altered_column;
 mod ddl_column;
 mod table_change;
 mod table_definition;
 
+pub use crate::ddl::altered_column::AlteredColumn;
 pub use crate::ddl::ddl_column::{ColumnKey, ColumnTypeDefinition, DdlColumn, DefaultClause, TypeArgument};
 pub use crate::ddl::table_change::{ColumnPosition, ExistenceCheck, TableChange};
 pub use crate::ddl::table_definition::{

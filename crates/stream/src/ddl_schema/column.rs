@@ -159,16 +159,6 @@ fn default_collation(charset: &str) -> Option<u16> {
     CHARSETS.iter().find(|(name, _)| *name == charset).map(|(_, number)| *number)
 }
 
-/// Renames a column, in the primary key too.
-pub(super) fn rename_column(facts: &mut TableSchema, old: &str, new: &str) -> Option<()> {
-    let column = facts.columns.iter_mut().find(|column| column.name.eq_ignore_ascii_case(old))?;
-    new.clone_into(&mut column.name);
-    for part in facts.primary_key.iter_mut().filter(|part| part.eq_ignore_ascii_case(old)) {
-        new.clone_into(part);
-    }
-    Some(())
-}
-
 /// Appends a column definition.
 pub(super) fn put_column(out: &mut String, column: &ColumnSchema) {
     out.push_str(&quote_name(&column.name));

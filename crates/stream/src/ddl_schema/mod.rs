@@ -11,15 +11,14 @@ use std::sync::Arc;
 
 use sql::SqlWords;
 use sql::ddl::{
-    ColumnKey, ColumnPosition, DdlStatement, ExistenceCheck, ExistingTablePolicy, NamedTable, NewTable,
-    TableChange, TableDefinition, TableElement, TableRename,
+    AlteredColumn, ColumnKey, ColumnPosition, DdlColumn, DdlStatement, ExistenceCheck, ExistingTablePolicy,
+    NamedTable, NewTable, TableChange, TableDefinition, TableElement, TableRename,
 };
 use sql::quote::{quote_name, quote_table};
 
 use crate::column_catalogue::{ColumnSchema, TableSchema};
 use crate::ddl_schema::column::{
     column_of, convert_charset, default_collation_of, default_text, parse_column_ddl, put_column,
-    rename_column,
 };
 
 pub(crate) use crate::ddl_schema::table_changes::put_changes;
@@ -317,23 +316,18 @@ impl DdlApplier<'_> {
 
     fn alter_table(&mut self, name: &DdlTableName, changes: &[TableChange]) {
         let Some((name, facts)) = self.find(name) else { return };
-        let (name, mut facts) = (name.clone(), facts.clone());
-        let database_charset = self.charsets.by_database.get(&name[0]).cloned();
-        let mut new_name = None;
-        let mut is_understood = true;
-        for change in changes {
-            match change {
-                TableChange::RenameTable(new) => new_name = Some(self.qualify(new)),
-                change => {
-                    is_understood &= apply_change(change, &mut facts, database_charset.as_deref()).is_some();
-                }
-            }
-        }
-        if !is_understood || new_name.is_some() {
+        let database_charset = self.charsets.by_database.get(&name[0]).map(String::as_str);
+        let altered = alter_table(facts, changes, database_charset);
+        let name = name.clone();
+        let new_name = changes.iter().rev().find_map(|change| match change {
+            TableChange::RenameTable(new) => Some(self.qualify(new)),
+            _ => None,
+        });
+        if altered.is_none() || new_name.is_some() {
             self.remove(&name);
         }
-        if is_understood {
-            self.put(new_name.unwrap_or(name), Some(facts));
+        if altered.is_some() {
+            self.put(new_name.unwrap_or(name), altered);
         }
     }
 }
@@ -343,7 +337,7 @@ fn table_of(definition: &TableDefinition, database_charset: Option<String>) -> O
     let charset = definition.options.charset.clone().or(database_charset);
     let mut facts = TableSchema { charset, ..TableSchema::default() };
     for element in &definition.elements {
-        add_element(element, &mut facts, None)?;
+        add_element(element, &mut facts)?;
     }
     if definition.has_hidden_period() {
         facts.columns.extend(HIDDEN_PERIOD.map(hidden_column));
@@ -372,16 +366,18 @@ fn may_have_hidden_period(facts: &TableSchema) -> bool {
     }
 }
 
-/// Adds a column at this index, or at the end, or a key. Returns `None` if it could not be parsed.
-fn add_element(element: &TableElement, facts: &mut TableSchema, at: Option<usize>) -> Option<()> {
+/// Adds a column or a key to a new table. Returns `None` if it could not be parsed.
+fn add_element(element: &TableElement, facts: &mut TableSchema) -> Option<()> {
+    if let TableElement::Column(definition) = element {
+        facts.columns.push(column_of(definition, facts.charset.as_deref()));
+    }
+    add_key(element, facts)
+}
+
+/// Sets the primary key, if this element defines it. Returns `None` if the element could not be parsed.
+fn add_key(element: &TableElement, facts: &mut TableSchema) -> Option<()> {
     match element {
-        TableElement::Column(definition) => {
-            if definition.keys.contains(&ColumnKey::Primary) {
-                facts.primary_key = vec![definition.name.clone()];
-            }
-            let column = column_of(definition, facts.charset.as_deref());
-            facts.columns.insert(at.unwrap_or(facts.columns.len()), column);
-        }
+        TableElement::Column(definition) => add_column_key(definition, facts),
         TableElement::PrimaryKey(parts) => {
             facts.primary_key = parts.iter().map(|part| part.column.clone()).collect::<Option<_>>()?;
         }
@@ -395,75 +391,109 @@ fn add_element(element: &TableElement, facts: &mut TableSchema, at: Option<usize
     Some(())
 }
 
-/// Applies one change of ALTER TABLE; `None` if that is not possible.
-fn apply_change(change: &TableChange, facts: &mut TableSchema, database_charset: Option<&str>) -> Option<()> {
-    let find = |facts: &TableSchema, name: &str| {
-        facts.columns.iter().position(|column| column.name.eq_ignore_ascii_case(name))
-    };
-    match change {
-        TableChange::Add { element: TableElement::Column(definition), check, .. }
-            if *check == ExistenceCheck::Skip && find(facts, &definition.name).is_some() => {}
-        // The new column's position depends on whether the last columns are hidden.
-        TableChange::Add { element: TableElement::Column(_), position: ColumnPosition::Same, .. }
-            if may_have_hidden_period(facts) =>
-        {
-            return None;
-        }
-        TableChange::Add { element, position, .. } => {
-            let at = index_of(position, facts)?;
-            add_element(element, facts, at)?;
-        }
-        TableChange::ReplaceColumn { old, definition, position } => {
-            let was = find(facts, old)?;
-            rename_column(facts, old, &definition.name)?;
-            facts.columns.remove(was);
-            let at = index_of(position, facts)?.unwrap_or(was);
-            add_element(&TableElement::Column(definition.clone()), facts, Some(at))?;
-        }
-        TableChange::DropColumn { name, check } => {
-            match find(facts, name) {
-                Some(at) => drop(facts.columns.remove(at)),
-                None => (*check == ExistenceCheck::Skip).then_some(())?,
-            }
-            facts.primary_key.retain(|column| !column.eq_ignore_ascii_case(name));
-        }
-        TableChange::SetDefault { column, default } => {
-            let at = find(facts, column)?;
-            facts.columns[at].ddl.default = default.as_ref().and_then(default_text);
-        }
-        TableChange::RenameColumn { old, new } => rename_column(facts, old, new)?,
-        TableChange::DropPrimaryKey => facts.primary_key.clear(),
-        TableChange::ConvertCharset(charset) => {
-            convert_charset(facts, if charset == "default" { database_charset } else { Some(charset) });
-        }
-        TableChange::Options(options) => {
+fn add_column_key(definition: &DdlColumn, facts: &mut TableSchema) {
+    if definition.keys.contains(&ColumnKey::Primary) {
+        facts.primary_key = vec![definition.name.clone()];
+    }
+}
+
+/// Returns a table after ALTER TABLE; `None` if that is not possible.
+fn alter_table(
+    before: &TableSchema,
+    changes: &[TableChange],
+    database_charset: Option<&str>,
+) -> Option<TableSchema> {
+    // The position of a column at the end depends on whether the last columns are hidden.
+    if may_have_hidden_period(before) && changes.iter().any(|change| appends_column(change, before)) {
+        return None;
+    }
+    let names: Vec<&str> = before.columns.iter().map(|column| &*column.name).collect();
+    let columns = AlteredColumn::of_changes(&names, changes)?;
+    let mut facts = TableSchema { charset: before.charset.clone(), ..TableSchema::default() };
+    for change in changes {
+        if let TableChange::Options(options) = change {
             facts.charset = options.charset.clone().or(facts.charset.take());
         }
-        TableChange::Unknown(_) => return None,
-        // Column names and the primary key stay.
-        TableChange::DropKey(_)
-        | TableChange::DropForeignKey(_)
-        | TableChange::DropConstraint(_)
-        | TableChange::RenameKey { .. }
-        | TableChange::RenameTable(_)
-        | TableChange::Rows(_)
-        | TableChange::Versioning(_)
-        | TableChange::Other(_) => {}
+    }
+    let alter = |column: &AlteredColumn<'_>| match *column {
+        AlteredColumn::Kept { source, name } => {
+            ColumnSchema { name: name.to_owned(), ..before.columns[source].clone() }
+        }
+        AlteredColumn::Replaced { definition, .. } | AlteredColumn::Added(definition) => {
+            column_of(definition, facts.charset.as_deref())
+        }
+    };
+    let altered = columns.iter().map(alter).collect();
+    facts.columns = altered;
+    set_defaults(&mut facts.columns, changes)?;
+    facts.primary_key = alter_primary_key(before, &columns, changes);
+    columns.iter().filter_map(AlteredColumn::definition).for_each(|added| add_column_key(added, &mut facts));
+    for change in changes {
+        match change {
+            TableChange::Add { element: TableElement::Column(_), .. } => {}
+            TableChange::Add { element, .. } => add_key(element, &mut facts)?,
+            TableChange::ConvertCharset(charset) => {
+                convert_charset(&mut facts, if charset == "default" { database_charset } else { Some(charset) });
+            }
+            TableChange::Unknown(_) => return None,
+            // Applied above.
+            TableChange::ReplaceColumn { .. }
+            | TableChange::DropColumn { .. }
+            | TableChange::SetDefault { .. }
+            | TableChange::RenameColumn { .. }
+            | TableChange::DropPrimaryKey
+            | TableChange::Options(_)
+            // Column names and the primary key stay.
+            | TableChange::DropKey(_)
+            | TableChange::DropForeignKey(_)
+            | TableChange::DropConstraint(_)
+            | TableChange::RenameKey { .. }
+            | TableChange::RenameTable(_)
+            | TableChange::Rows(_)
+            | TableChange::Versioning(_)
+            | TableChange::Other(_) => {}
+        }
+    }
+    Some(facts)
+}
+
+/// Returns whether the change adds a column without a position.
+fn appends_column(change: &TableChange, before: &TableSchema) -> bool {
+    let TableChange::Add { element: TableElement::Column(definition), position, check } = change else {
+        return false;
+    };
+    let is_named = |column: &ColumnSchema| column.name.eq_ignore_ascii_case(&definition.name);
+    let is_skipped = *check == ExistenceCheck::Skip && before.columns.iter().any(is_named);
+    *position == ColumnPosition::Same && !is_skipped
+}
+
+/// Sets new defaults of columns; `None` if a column does not exist. Servers accept no default for a column that the same
+/// statement renames.
+fn set_defaults(columns: &mut [ColumnSchema], changes: &[TableChange]) -> Option<()> {
+    for change in changes {
+        if let TableChange::SetDefault { column: name, default } = change {
+            let column = columns.iter_mut().find(|column| column.name.eq_ignore_ascii_case(name))?;
+            column.ddl.default = default.as_ref().and_then(default_text);
+        }
     }
     Some(())
 }
 
-/// Returns the index of a column at this position: `Some(None)` without a clause; `None` if the AFTER column does not
-/// exist.
-fn index_of(position: &ColumnPosition, facts: &TableSchema) -> Option<Option<usize>> {
-    match position {
-        ColumnPosition::Same => Some(None),
-        ColumnPosition::First => Some(Some(0)),
-        ColumnPosition::After(name) => {
-            let at = facts.columns.iter().position(|column| column.name.eq_ignore_ascii_case(name))?;
-            Some(Some(at + 1))
-        }
+/// Returns the columns of the primary key that are left, with their new names.
+fn alter_primary_key(
+    before: &TableSchema,
+    columns: &[AlteredColumn<'_>],
+    changes: &[TableChange],
+) -> Vec<String> {
+    if changes.contains(&TableChange::DropPrimaryKey) {
+        return Vec::new();
     }
+    let altered = |part: &String| {
+        let source = before.columns.iter().position(|column| column.name.eq_ignore_ascii_case(part))?;
+        let column = columns.iter().find(|column| column.source() == Some(source))?;
+        Some(column.name().to_owned())
+    };
+    before.primary_key.iter().filter_map(altered).collect()
 }
 
 #[cfg(test)]
@@ -713,7 +743,7 @@ mod tests {
             "CREATE TABLE `d`.`t` (`x` int, `a` int NOT NULL, `b` int, `c` text, `y` date, `z` time, PRIMARY KEY (`a`));",
         );
         check_all(
-            &["alter table t change a k bigint after b, drop c, rename column b to bb, algorithm = inplace"],
+            &["alter table t change a k bigint after bb, drop c, rename column b to bb, algorithm = inplace"],
             "CREATE TABLE `d`.`t` (`bb` int, `k` bigint, PRIMARY KEY (`k`));",
         );
         check_all(
@@ -752,5 +782,39 @@ mod tests {
         // A statement that cannot be applied makes the table unknown.
         check_all(&["alter table t frobnicate"], "");
         check_all(&["alter table t drop column nobody"], "");
+    }
+    #[test]
+    fn several_columns_are_changed_at_once() {
+        let check_all = |changes: &[&str], expected: &str| {
+            let statements = [&["create table t (a int primary key, b int, c text)"], changes].concat();
+            check(&statements, expected);
+        };
+        check_all(
+            &["alter table t rename column a to b, rename column b to a"],
+            "CREATE TABLE `d`.`t` (`b` int NOT NULL, `a` int, `c` text, PRIMARY KEY (`b`));",
+        );
+        check_all(
+            &[
+                "alter table t change b c int, change c a text, change a b bigint, add x int after c, drop primary key",
+            ],
+            "CREATE TABLE `d`.`t` (`b` bigint, `c` int, `x` int, `a` text);",
+        );
+        check_all(
+            &[
+                "alter table t drop a, add a int first, add primary key (c), rename column b to c, rename column c to b",
+            ],
+            "CREATE TABLE `d`.`t` (`a` int, `c` int, `b` text, PRIMARY KEY (`c`));",
+        );
+        check_all(
+            &[
+                "alter table t add primary key (b2), drop primary key, alter c set default 3, rename column b to b2",
+            ],
+            "CREATE TABLE `d`.`t` (`a` int NOT NULL, `b2` int, `c` text DEFAULT '3', PRIMARY KEY (`b2`));",
+        );
+        // MariaDB's syntax.
+        check_all(
+            &["alter table t add x int, alter column x set default 5, drop column if exists y"],
+            "CREATE TABLE `d`.`t` (`a` int NOT NULL, `b` int, `c` text, `x` int DEFAULT '5', PRIMARY KEY (`a`));",
+        );
     }
 }
