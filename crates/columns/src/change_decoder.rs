@@ -294,7 +294,10 @@ impl ChangeDecoder {
         }
         match StatementEffect::of(query, location.format.flavour, &ReplicationFilter::default()) {
             StatementEffect::Rows => self.process_statement_change(query.sql, query.database, location),
-            StatementEffect::Definition { database, table: Some(table), .. } => {
+            StatementEffect::Definition { database, table: Some(table), adds_rows, .. } => {
+                if adds_rows {
+                    self.process_statement_change(query.sql, query.database, location)?;
+                }
                 if let Some(catalogue) = &mut self.catalogue {
                     let (table, log) = (format!("{database}.{table}"), self.log.current.clone());
                     let changed = SchemaMismatch { table, log, offset: location.offset };

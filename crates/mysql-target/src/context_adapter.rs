@@ -378,9 +378,8 @@ fn stores_values(sql: &[u8], sql_mode: u64) -> bool {
 
 /// Returns true if a statement creates a database with the server's default collation.
 fn takes_server_collation(sql: &[u8], sql_mode: u64) -> bool {
-    // Skip other statements, which can be large. The first word is empty if the statement starts with an executable
-    // comment.
-    if !matches!(first_word(sql).as_str(), "CREATE" | "") {
+    // Skip other statements, which can be large.
+    if first_word(sql) != "CREATE" {
         return false;
     }
     let words = SqlWords::parse(&String::from_utf8_lossy(sql), sql_mode);

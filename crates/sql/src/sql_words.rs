@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use crate::lexer::{SqlLexer, SqlTokenKind, digits_of, name_of, string_of};
+use crate::statement::ROW_VERBS;
 
 /// One word of a statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -144,6 +145,26 @@ impl SqlWords {
             }
             words.skip();
         }
+    }
+
+    /// Skips `ANALYZE` and its format before a statement that changes rows. MariaDB executes the statement.
+    pub fn skip_analyze(&mut self) {
+        let mut words = self.clone();
+        if !words.take("ANALYZE") {
+            return;
+        }
+        if words.take("FORMAT") {
+            words.take_sign("=");
+            words.skip();
+        }
+        if words.is_row_statement() {
+            self.at = words.at;
+        }
+    }
+
+    /// Returns whether the rest is a statement that changes rows and no definitions, if it is from a log.
+    pub fn is_row_statement(&self) -> bool {
+        self.is_any_next(&ROW_VERBS)
     }
 
     /// Returns true if the next word is this sign.

@@ -1,7 +1,9 @@
 //! Finds the tables that a statement changes. Reads only the necessary part of the SQL text.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
+use binlog::Flavour;
 use binlog::sql_mode::ANSI_QUOTES;
 
 use crate::lexer::{SqlLexer, SqlTokenKind, name_of};
@@ -40,9 +42,8 @@ pub enum StatementKind {
 
 /// Returns the kind of a statement.
 pub fn classify_statement(sql: &[u8]) -> StatementKind {
-    // Double quotes quote names: no string occurs in place of a table's name.
-    let words = &mut TokenCursor::new(sql, ANSI_QUOTES);
-    words.skip_set_statement();
+    let words = &mut statement_start(sql);
+    let common = take_common_tables(words);
     match take_keyword(words).as_str() {
         "CREATE" => create(words),
         "ALTER" => alter(words),
@@ -61,7 +62,11 @@ pub fn classify_statement(sql: &[u8]) -> StatementKind {
         }
         "UPDATE" => {
             words.skip_words(&["LOW_PRIORITY", "IGNORE"]);
-            StatementKind::Tables(take_joined(words, "SET").into_iter().map(|joined| joined.table).collect())
+            let is_common = |table: &TableReference| {
+                table.database.is_none() && common.iter().any(|name| name.eq_ignore_ascii_case(&table.table))
+            };
+            let tables = take_joined(words, "SET").into_iter().map(|joined| joined.table);
+            StatementKind::Tables(tables.filter(|table| !is_common(table)).collect())
         }
         "DELETE" => delete(words),
         "LOAD" => match words.skip_past("INTO") && words.take_word("TABLE") {
@@ -131,21 +136,41 @@ pub fn temporary_table_change(sql: &[u8]) -> Option<TemporaryTableChange> {
     }
 }
 
-/// Returns the first word of a statement after comments, in upper case. Returns an empty string if the statement does
-/// not start with a word, for example with a comment that only some servers execute. Skips MariaDB's `SET STATEMENT …
-/// FOR`.
+/// Returns the first word of a statement after comments, in upper case. Comments that servers execute are part of the
+/// statement. Skips MariaDB's `SET STATEMENT … FOR`, and `ANALYZE` before a statement that it executes. Returns an
+/// empty string if the statement does not start with a word.
 pub fn first_word(sql: &[u8]) -> String {
-    use SqlTokenKind as K;
-    let mut tokens = SqlLexer::new(sql, 0);
-    let first = tokens.find(|token| !matches!(token.kind, K::Space | K::Comment));
-    let Some(word) = first.filter(|token| token.kind == K::Word) else { return String::new() };
-    let word = String::from_utf8_lossy(tokens.bytes(&word)).to_ascii_uppercase();
-    if word != "SET" {
-        return word;
+    take_keyword(&mut statement_start(sql))
+}
+
+/// First words of statements that change rows. Servers log `SELECT` only for a stored function that has changed rows.
+pub(crate) const ROW_VERBS: [&str; 8] =
+    ["INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "CALL", "WITH", "SELECT"];
+
+/// Returns whether a logged statement changes rows and no definitions. `CREATE TABLE … SELECT` changes both:
+/// [`NewTable::Query`](crate::ddl::NewTable::Query).
+pub fn is_row_statement(sql: &[u8]) -> bool {
+    statement_start(sql).is_any_word(&ROW_VERBS)
+}
+
+/// Returns the statement as the server that logged it has executed it. MariaDB executes the comments `/*M! … */`: they
+/// become `/*! … */`, and all offsets stay the same. A server logs a comment that it has skipped without its `!`.
+pub fn executed_statement(sql: &[u8], sql_mode: u64, flavour: Flavour) -> Cow<'_, [u8]> {
+    const START: &[u8] = b"/*M!";
+    if flavour != Flavour::MariaDb || !sql.windows(START.len()).any(|part| part == START) {
+        return sql.into();
     }
-    let mut words = TokenCursor::new(sql, 0);
-    words.skip_set_statement();
-    take_keyword(&mut words)
+    let mut executed = sql.to_vec();
+    let mut start = 0;
+    loop {
+        // The marks in an executed comment become tokens only after its own mark has changed.
+        let mut tokens = SqlLexer::new(&executed[start..], sql_mode);
+        let Some(comment) = tokens.find(|token| token.kind == SqlTokenKind::MariadbComment) else {
+            return executed.into();
+        };
+        start += comment.at.start;
+        executed[start..start + START.len()].copy_from_slice(b" /*!");
+    }
 }
 
 /// Returns the range of `START TRANSACTION` in a `CREATE TABLE`, after the columns and before the table's options
@@ -171,6 +196,48 @@ pub fn find_start_transaction(sql: &[u8]) -> Option<Range<usize>> {
             words.take_next()?;
         }
     }
+}
+
+/// Returns a cursor before the first word of the executed statement.
+fn statement_start(sql: &[u8]) -> TokenCursor<'_> {
+    // Double quotes quote names: no string occurs in place of a table's name.
+    let mut words = TokenCursor::new(sql, ANSI_QUOTES);
+    words.skip_set_statement();
+    let mut analyzed = words.clone();
+    // MariaDB's `ANALYZE` executes a statement; `ANALYZE TABLE` is another statement.
+    if analyzed.take_word("ANALYZE") {
+        if analyzed.take_word("FORMAT") {
+            analyzed.take_sign(b'=');
+            analyzed.take_next();
+        }
+        if analyzed.is_any_word(&ROW_VERBS) {
+            return analyzed;
+        }
+    }
+    words
+}
+
+/// Takes `WITH a AS (…), b (c) AS (…)`, if it comes next. Returns the names of the common table expressions.
+fn take_common_tables(words: &mut TokenCursor<'_>) -> Vec<Vec<u8>> {
+    let mut names = Vec::new();
+    if !words.take_word("WITH") {
+        return names;
+    }
+    words.take_word("RECURSIVE");
+    while let Some(name) = take_identifier(words) {
+        names.push(name);
+        words.skip_group();
+        words.take_word("AS");
+        words.skip_group();
+        // MariaDB's syntax.
+        if words.take_word("CYCLE") {
+            words.skip_past("RESTRICT");
+        }
+        if !words.take_sign(b',') {
+            break;
+        }
+    }
+    names
 }
 
 fn one_table(words: &mut TokenCursor<'_>) -> StatementKind {
@@ -387,9 +454,10 @@ fn take_aliased(words: &mut TokenCursor<'_>) -> Option<AliasedTable> {
 #[cfg(test)]
 mod tests {
     use super::{
-        StatementKind, TableReference, classify_statement, find_start_transaction, first_word,
-        is_account_statement,
+        StatementKind, TableReference, classify_statement, executed_statement, find_start_transaction,
+        first_word, is_account_statement, is_row_statement,
     };
+    use binlog::Flavour;
 
     #[test]
     fn account_statements_are_recognised() {
@@ -494,6 +562,16 @@ mod tests {
         check("ANALYZE TABLE a, b", "a b");
         check("", "");
         check("SELECT 1", "");
+        check("with c as (select 1 x) update t join c on c.x=t.id set t.v=77", "t");
+        check(
+            "with recursive `c` (x) as (select (1)), e as (select 2 x) delete from d.t where id in (select x from c)",
+            "d.t",
+        );
+        check("with c as (select 1 x) update t join C join d.c set t.v=77", "t d.c");
+        check("with c as (select 1) select * from c", "");
+        check("with c", "");
+        check("/*!80000 insert into d.t values (2,2) */", "d.t");
+        check("analyze format=json update t set v=9", "t");
         check("SET STATEMENT max_statement_time=60 FOR INSERT INTO d.t VALUES (1)", "d.t");
         check("set statement a=(select 1 for update), b='for' for alter table t add a int", "t");
         check("SET STATEMENT a=1", "");
@@ -503,11 +581,54 @@ mod tests {
     }
 
     #[test]
+    fn row_statements() {
+        let check = |sql: &str, expected: bool| {
+            assert_eq!(is_row_statement(sql.as_bytes()), expected, "{sql}");
+        };
+        check("insert into t values (1)", true);
+        check(" \n UPDATE t SET a = 1", true);
+        check("/* x */ DELETE\tFROM t", true);
+        check("replace t values (1)", true);
+        check("with c as (select 1 x) update t join c on c.x=t.id set t.v=77", true);
+        check("/*!80000 insert into t values (2,2) */", true);
+        check("/*! update t set v = 1 */;", true);
+        check("SELECT `d`.`f`()", true);
+        check("set statement max_statement_time=1 for analyze update t set a = 1", true);
+        check("create table cs select * from t", false);
+        check("ALTER TABLE t ADD b INT", false);
+        check("/*!40000 drop database if exists x*/", false);
+        check("analyze table t", false);
+        check("set @a = (select 1)", false);
+        check("DO RELEASE_LOCK('x')", false);
+        check("SAVEPOINT `insert`", false);
+        check("`insert`", false);
+        check("updates", false);
+        check("", false);
+    }
+
+    #[test]
+    fn executed_statements() {
+        let check = |sql: &str, expected: &str| {
+            let executed = executed_statement(sql.as_bytes(), 0, Flavour::MariaDb);
+            assert_eq!(str::from_utf8(&executed).unwrap(), expected);
+            assert_eq!(&*executed_statement(sql.as_bytes(), 0, Flavour::MySql), sql.as_bytes());
+        };
+        check("/*M! insert into t values (2,2) */", " /*! insert into t values (2,2) */");
+        check("insert /*M!100500 a */ '/*M!' /*M! b */", "insert  /*!100500 a */ '/*M!'  /*! b */");
+        check("/*M! a /*M! b */ c */", " /*! a  /*! b */ c */");
+        check("/* 80000 a */ /*! b */", "/* 80000 a */ /*! b */");
+    }
+
+    #[test]
     fn first_words() {
         let check = |sql: &str, expected: &str| assert_eq!(first_word(sql.as_bytes()), expected, "{sql}");
         check(" /* a */ -- b\n# c\n\tinsert into t", "INSERT");
-        check("/*!50003 create table t (a int) */", "");
-        check("/*M!100100 a */ create table t (a int)", "");
+        check("/*!50003 create table t (a int) */", "CREATE");
+        check("/*! */ /*!40000 drop */ /*!50000 database x*/", "DROP");
+        check("/*M!100100 a */ create table t (a int)", "CREATE");
+        check("analyze format = json delete from t", "DELETE");
+        check("analyze table t", "ANALYZE");
+        check("analyze local table `insert`", "ANALYZE");
         check("/* c */ set statement a=1 for Update t set a=1", "UPDATE");
         check("set a=1", "SET");
         check("(select 1)", "");

@@ -106,6 +106,22 @@ impl<'s> TokenCursor<'s> {
         false
     }
 
+    /// Skips a group in parentheses, if one comes next.
+    pub(crate) fn skip_group(&mut self) {
+        let mut depth = 0_u32;
+        loop {
+            if self.is_sign(b'(') {
+                depth += 1;
+            } else if self.is_sign(b')') {
+                depth = depth.saturating_sub(1);
+            }
+            if depth == 0 {
+                break;
+            }
+            self.take_next();
+        }
+    }
+
     /// Skips MariaDB's `SET STATEMENT variable = value, … FOR`, if it comes next. The executed statement follows it.
     pub(crate) fn skip_set_statement(&mut self) {
         let mut ahead = self.clone();

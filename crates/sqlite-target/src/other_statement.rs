@@ -13,10 +13,6 @@ pub(crate) enum OtherStatement {
     Rows(String),
 }
 
-/// Verbs of statements whose row changes only a server can reproduce.
-const ROW_VERBS: [&str; 9] =
-    ["INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "CALL", "WITH", "IMPORT", "HANDLER"];
-
 /// Verbs of statements that change neither tables nor rows.
 const IGNORED_VERBS: [&str; 17] = [
     "GRANT",
@@ -61,7 +57,8 @@ impl OtherStatement {
     pub(crate) fn parse(words: &SqlWords) -> Option<Self> {
         let mut words = words.clone();
         words.skip_set_statement();
-        if words.is_any_next(&ROW_VERBS) {
+        words.skip_analyze();
+        if words.is_row_statement() {
             return Some(Self::Rows(words.keywords_ahead(1)));
         }
         if let Some(verb) = ["CREATE", "ALTER", "DROP"].into_iter().find(|verb| words.is_next(verb)) {
@@ -123,6 +120,11 @@ mod tests {
         check("set statement max_statement_time=1 for insert into t values (1)", "Some(Rows(\"INSERT\"))");
         check("set statement max_statement_time=1 for frobnicate t", "None");
         check("set global a=1", "Some(PassedOver(\"SET\"))");
+        check("/*!80000 insert into t values (1) */", "Some(Rows(\"INSERT\"))");
+        check("with c as (select 1) delete from t", "Some(Rows(\"WITH\"))");
+        check("SELECT `d`.`f`()", "Some(Rows(\"SELECT\"))");
+        check("analyze format=json update t set a=1", "Some(Rows(\"UPDATE\"))");
+        check("analyze local table t", "Some(PassedOver(\"ANALYZE\"))");
         check("frobnicate t", "None");
     }
 }

@@ -2,14 +2,17 @@
 
 use binlog::{Charset, Collation, Flavour};
 use replay::SourceStatement;
-use sql::SqlWords;
+use sql::{SqlWords, executed_statement};
 
 /// Splits a statement into words, without comments; `None` if that fails.
 pub(crate) fn statement_words(statement: &SourceStatement) -> Option<SqlWords> {
     let charset = client_charset(statement);
     // The server replaces invalid characters by question marks.
-    let text = charset.decode_lossy(&statement.sql).replace(char::REPLACEMENT_CHARACTER, "?");
-    let words = SqlWords::parse(&text, statement.context.sql_mode.unwrap_or(0))?;
+    let sql_mode = statement.context.sql_mode.unwrap_or(0);
+    let flavour = if statement.context.is_mariadb { Flavour::MariaDb } else { Flavour::MySql };
+    let sql = executed_statement(&statement.sql, sql_mode, flavour);
+    let text = charset.decode_lossy(&sql).replace(char::REPLACEMENT_CHARACTER, "?");
+    let words = SqlWords::parse(&text, sql_mode)?;
     Some(if charset == Charset::Binary { words.with_unknown_charset() } else { words })
 }
 

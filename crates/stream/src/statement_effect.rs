@@ -1,9 +1,14 @@
 //! Classification of the statements in a log.
 
+use std::borrow::Cow;
+
 use binlog::events::{Query, StatusVar};
 use binlog::{Charset, Collation, EventFormat, Flavour};
-use sql::ddl::DdlStatement;
-use sql::{ReplicationFilter, SqlWords, StatementKind, classify_statement, first_word};
+use sql::ddl::{DdlStatement, NewTable};
+use sql::{
+    ReplicationFilter, SqlWords, StatementKind, classify_statement, executed_statement, first_word,
+    is_row_statement,
+};
 
 use crate::change::DdlVerb;
 use crate::ddl_schema::{DdlContext, DdlSchema, SchemaChanges};
@@ -19,6 +24,8 @@ pub enum StatementEffect {
         database: String,
         /// Name of the first table.
         table: Option<String>,
+        /// True for `CREATE TABLE … SELECT`: it also adds rows, which the log does not contain.
+        adds_rows: bool,
     },
     /// Changes rows, which the log does not contain.
     Rows,
@@ -26,46 +33,41 @@ pub enum StatementEffect {
     Other,
 }
 
-/// First words of statements that change rows.
-const ROW_VERBS: [&str; 6] = ["INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "CALL"];
-
 impl StatementEffect {
     /// Classifies a statement; `Other` if the filter excludes it.
     pub fn of(query: &Query<'_>, flavour: Flavour, filter: &ReplicationFilter) -> Self {
+        let query = &Query { sql: &executed_sql(query, flavour), ..*query };
         let default = query.database;
-        let first = first_word(query.sql);
         let kind = classify_statement(query.sql);
         if !filter.accepts_statement(&kind, default) {
             return Self::Other;
         }
-        if ROW_VERBS.contains(&first.as_str()) {
+        if is_row_statement(query.sql) {
             return Self::Rows;
         }
-        match (ddl_verb(&first, query, flavour), kind) {
-            (Some(verb), StatementKind::Database) => Self::of_database(verb, query),
-            (Some(verb), StatementKind::Tables(tables)) => match tables.first() {
+        let Some((verb, statement)) = definition_of(query, flavour) else { return Self::Other };
+        let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
+        match kind {
+            StatementKind::Database => {
+                Self::Definition { verb, database: text(default), table: None, adds_rows: false }
+            }
+            StatementKind::Tables(tables) => match tables.first() {
                 Some(named) => {
                     let (database, table) = named.resolve(default);
-                    let [database, table] =
-                        [database, table].map(|name| String::from_utf8_lossy(name).into_owned());
-                    Self::Definition { verb, database, table: Some(table) }
+                    let adds_rows =
+                        matches!(statement, DdlStatement::CreateTable { content: NewTable::Query, .. });
+                    Self::Definition { verb, database: text(database), table: Some(text(table)), adds_rows }
                 }
                 None => Self::Other,
             },
             _ => Self::Other,
         }
     }
-
-    fn of_database(verb: DdlVerb, query: &Query<'_>) -> Self {
-        let database = String::from_utf8_lossy(query.database).into_owned();
-        Self::Definition { verb, database, table: None }
-    }
 }
 
-/// Returns the action of a DDL statement that starts with `first`. `None` for views, triggers and statements of other
-/// kinds.
-fn ddl_verb(first: &str, query: &Query<'_>, flavour: Flavour) -> Option<DdlVerb> {
-    let by_first_word = match first {
+/// Returns a DDL statement and its action. `None` for views, triggers and statements of other kinds.
+fn definition_of(query: &Query<'_>, flavour: Flavour) -> Option<(DdlVerb, DdlStatement)> {
+    let by_first_word = match first_word(query.sql).as_str() {
         "CREATE" => DdlVerb::Create,
         "ALTER" | "RENAME" => DdlVerb::Alter,
         "DROP" => DdlVerb::Drop,
@@ -73,12 +75,21 @@ fn ddl_verb(first: &str, query: &Query<'_>, flavour: Flavour) -> Option<DdlVerb>
         _ => return None,
     };
     let words = SqlWords::parse(&statement_text(query, flavour), sql_mode_of(query));
-    match words.map_or(DdlStatement::Unknown, |words| DdlStatement::parse(&words)) {
-        DdlStatement::CreateIndex { .. } | DdlStatement::DropIndex { .. } => Some(DdlVerb::Alter),
+    let statement = words.map_or(DdlStatement::Unknown, |words| DdlStatement::parse(&words));
+    let verb = match statement {
+        DdlStatement::CreateIndex { .. } | DdlStatement::DropIndex { .. } => DdlVerb::Alter,
         // A temporary table is not the table of that name that consumers know.
-        DdlStatement::CreateTemporaryTable | DdlStatement::DropTemporaryTables | DdlStatement::Other => None,
-        _ => Some(by_first_word),
-    }
+        DdlStatement::CreateTemporaryTable | DdlStatement::DropTemporaryTables | DdlStatement::Other => {
+            return None;
+        }
+        _ => by_first_word,
+    };
+    Some((verb, statement))
+}
+
+/// Returns the statement as the server has executed it.
+pub(crate) fn executed_sql<'q>(query: &Query<'q>, flavour: Flavour) -> Cow<'q, [u8]> {
+    executed_statement(query.sql, sql_mode_of(query), flavour)
 }
 
 /// Returns the bits of `sql_mode` that the statement was run with.
@@ -96,6 +107,7 @@ pub(crate) fn apply_ddl(
     query: &Query<'_>,
     format: &EventFormat,
 ) -> SchemaChanges {
+    let query = &Query { sql: &executed_sql(query, format.flavour), ..*query };
     if !["CREATE", "ALTER", "DROP", "RENAME"].contains(&first_word(query.sql).as_str()) {
         return SchemaChanges::default();
     }
@@ -138,39 +150,89 @@ pub(crate) fn statement_text(query: &Query<'_>, flavour: Flavour) -> String {
 mod tests {
     use binlog::Flavour;
     use binlog::events::{Query, StatusVars};
-    use sql::{ReplicationFilter, first_word};
+    use sql::ReplicationFilter;
 
-    use super::{StatementEffect, ddl_verb};
-    use crate::change::DdlVerb;
+    use super::StatementEffect;
 
-    fn query(sql: &str) -> Query<'_> {
+    /// Checks the action of a definition with its database and table, `rows`, or an empty text.
+    #[track_caller]
+    fn check_on(flavour: Flavour, sql: &str, expected: &str) {
         let (status, database) = (StatusVars { bytes: &[] }, b"d");
-        Query { thread_id: 1, exec_time: 0, error_code: 0, status, database, sql: sql.as_bytes() }
+        let query =
+            Query { thread_id: 1, exec_time: 0, error_code: 0, status, database, sql: sql.as_bytes() };
+        let found = match StatementEffect::of(&query, flavour, &ReplicationFilter::default()) {
+            StatementEffect::Definition { verb, database, table, adds_rows } => {
+                let name = table.map_or(database.clone(), |table| format!("{database}.{table}"));
+                format!("{verb:?} {name}{}", if adds_rows { " with rows" } else { "" })
+            }
+            StatementEffect::Rows => "rows".to_owned(),
+            StatementEffect::Other => String::new(),
+        };
+        assert_eq!(found, expected, "{sql}");
+    }
+
+    #[track_caller]
+    fn check(sql: &str, expected: &str) {
+        check_on(Flavour::MySql, sql, expected);
+        check_on(Flavour::MariaDb, sql, expected);
     }
 
     #[test]
-    fn verbs() {
-        let check = |sql: &str, expected: Option<DdlVerb>| {
-            let query = query(sql);
-            assert_eq!(ddl_verb(&first_word(query.sql), &query, Flavour::MySql), expected, "{sql}");
-        };
-        check("create table t (a int, index (a))", Some(DdlVerb::Create));
-        check("create temporary table t (a int)", None);
-        check("drop temporary table t", None);
-        check("create unique index i on t (a)", Some(DdlVerb::Alter));
-        check("drop index i on t", Some(DdlVerb::Alter));
-        check("create database my_index", Some(DdlVerb::Create));
-        check("drop table `view`", Some(DdlVerb::Drop));
-        check("rename table a to b", Some(DdlVerb::Alter));
-        check("-- it's\n# b\ntruncate t", Some(DdlVerb::Truncate));
-        check("create or replace definer = u@h view t as select 1", None);
-        check("alter user u account lock", None);
-        let effect =
-            StatementEffect::of(&query("# b\ndrop table t"), Flavour::MySql, &ReplicationFilter::default());
-        let table = Some("t".to_owned());
-        assert_eq!(
-            effect,
-            StatementEffect::Definition { verb: DdlVerb::Drop, database: "d".to_owned(), table }
+    fn definitions() {
+        check("create table t (a int, index (a))", "Create d.t");
+        check("create temporary table t (a int)", "");
+        check("drop temporary table t", "");
+        check("create unique index i on t (a)", "Alter d.t");
+        check("drop index i on t", "Alter d.t");
+        check("create database my_index", "Create d");
+        check("drop table `view`", "Drop d.view");
+        check("rename table a to b", "Alter d.a");
+        check("# b\ndrop table t", "Drop d.t");
+        check("-- it's\n# b\ntruncate t", "Truncate d.t");
+        check("create or replace definer = u@h view t as select 1", "");
+        check("alter user u account lock", "");
+        check("/*!40000 DROP DATABASE IF EXISTS x*/", "Drop d");
+        check("/*!80000 truncate table e.t */", "Truncate e.t");
+        check("/*!40000 ALTER TABLE `t` DISABLE KEYS */", "Alter d.t");
+        check(
+            "/*!50003 CREATE*/ /*!50017 DEFINER=`root`@`%`*/ /*!50003 TRIGGER g BEFORE INSERT ON t FOR EACH ROW SET @a = 1 */",
+            "",
         );
+        check("/*!50001 CREATE ALGORITHM=UNDEFINED */ /*!50001 VIEW v AS SELECT 1 */", "");
+        check("create temporary table t select 1", "");
+    }
+
+    #[test]
+    fn queries_of_new_tables_add_rows() {
+        check("create table t select * from u", "Create d.t with rows");
+        check("create table if not exists t (a int) engine=innodb as select 1 a", "Create d.t with rows");
+        check("create table t (a int) (select 1 a)", "Create d.t with rows");
+        check("create table t ((select 1 a))", "Create d.t with rows");
+        check("/*!80000 create table t as table u */", "Create d.t with rows");
+        // As logged with the rows as events.
+        check("CREATE TABLE `t` (\n  `a` int NOT NULL\n) START TRANSACTION", "Create d.t");
+        check(
+            "CREATE TABLE `t` (`a` int) START TRANSACTION\n/*!50100 PARTITION BY LIST (`a`) (PARTITION p VALUES IN (1)) */",
+            "Create d.t",
+        );
+        check("create table t like u", "Create d.t");
+        // MariaDB finds the columns.
+        check("create table t engine=connect table_type=mysql", "Create d.t");
+    }
+
+    #[test]
+    fn row_changes() {
+        check("insert into t values (1)", "rows");
+        check("with c as (select 1 x) update t join c on c.x=t.id set t.v=77", "rows");
+        check("/*!80000 insert into t values (2,2) */", "rows");
+        check("SELECT `d`.`f`()", "rows");
+        check("set @a = 1", "");
+        check("SAVEPOINT s", "");
+        check("analyze table t", "");
+        check("DO RELEASE_LOCK('x')", "");
+        check_on(Flavour::MariaDb, "/*M! insert into t values (2,2) */", "rows");
+        check_on(Flavour::MySql, "/*M! insert into t values (2,2) */", "");
+        check_on(Flavour::MariaDb, "/*M!100100 alter table t add z int */", "Alter d.t");
+        check_on(Flavour::MariaDb, "analyze format=json update t set v=9", "rows");
     }
 }

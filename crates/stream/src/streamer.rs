@@ -28,7 +28,7 @@ use crate::original_positions::OriginalPositions;
 use crate::record_sink::RecordSink;
 use crate::resume_token::ResumeToken;
 use crate::settings::{Envelope, QueryText, StatementPolicy, StreamSettings};
-use crate::statement_effect::{StatementEffect, apply_ddl, statement_text};
+use crate::statement_effect::{StatementEffect, apply_ddl, executed_sql, statement_text};
 use crate::stream_table::{StreamTable, TablePreparer};
 use crate::transaction_buffer::PreparedTable;
 
@@ -471,17 +471,22 @@ impl Streamer {
             EventRole::Statement => {}
             _ => return Ok(()),
         }
+        let executed = executed_sql(query, within.format.flavour);
+        let executed = Query { sql: &executed, ..*query };
         if let Some(watch) = &mut self.watch {
-            watch.add_statement(query);
+            watch.add_statement(&executed);
         }
         let followed = self.follow_definitions(query, within.format, output);
         if !self.unmatched_rules.is_empty() {
-            self.unmatched_rules.record_statement(&classify_statement(query.sql), query.database);
+            self.unmatched_rules.record_statement(&classify_statement(executed.sql), query.database);
         }
         match StatementEffect::of(query, within.format.flavour, &self.settings.filter) {
             StatementEffect::Other => Ok(()),
             StatementEffect::Rows => self.take_statement_change(query.sql, &within),
-            StatementEffect::Definition { verb, database, table } => {
+            StatementEffect::Definition { verb, database, table, adds_rows } => {
+                if adds_rows {
+                    self.take_statement_change(query.sql, &within)?;
+                }
                 let followed = followed.as_ref().filter(|_| verb != DdlVerb::Truncate);
                 let sql = statement_text(query, within.format.flavour);
                 let definition = DdlRecord {

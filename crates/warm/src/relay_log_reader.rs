@@ -18,7 +18,7 @@ use logs::{
     ReadOutcome, Store, StoreCursor, WalkPiece, WalkSource, WalkStep, WalkSteps, read_keyring,
 };
 use servers::{ServerAddress, SqlConnection};
-use sql::{ReplicationFilter, classify_statement, first_word};
+use sql::{ReplicationFilter, classify_statement, is_row_statement};
 
 use crate::applier_lead::LeadMark;
 use crate::error::WarmError;
@@ -659,13 +659,6 @@ fn is_of_interest(event_type: EventType) -> bool {
         )
 }
 
-/// Returns whether the statement, by its first word, changes only rows and no table definitions.
-fn is_row_statement(sql: &[u8]) -> bool {
-    ROW_STATEMENT_VERBS.contains(&first_word(sql).as_str())
-}
-
-const ROW_STATEMENT_VERBS: [&str; 5] = ["INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD"];
-
 fn new_pieces(reader: LogReader) -> PieceReader {
     let sizes = PieceSizes { chunk_size: CHUNK_SIZE, large_size: LARGE_PAYLOAD_SIZE };
     PieceReader::new(reader, sizes, PayloadOpener::new())
@@ -706,26 +699,5 @@ fn is_transient(error: &WarmError) -> bool {
         // Another session holds a metadata lock for longer than the search waits.
         WarmError::Server { cause, .. } if cause.code() == Some(LOCK_WAIT_TIMEOUT) => true,
         error => error.is_transient(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_row_statement;
-
-    #[test]
-    fn row_statements_keep_table_definitions() {
-        for sql in [
-            "insert into t values (1)",
-            " \n UPDATE t SET a = 1",
-            "/* x */ DELETE\tFROM t",
-            "replace t values (1)",
-        ] {
-            assert!(is_row_statement(sql.as_bytes()), "{sql}");
-        }
-        for sql in ["ALTER TABLE t ADD b INT", "/*! insert into t values (1) */", "updates", "", "(select 1)"]
-        {
-            assert!(!is_row_statement(sql.as_bytes()), "{sql}");
-        }
     }
 }

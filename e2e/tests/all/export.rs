@@ -325,6 +325,31 @@ fn names_come_from_a_server_or_from_definitions() -> Result<()> {
 }
 
 #[test]
+fn row_changes_in_statements_are_errors() -> Result<()> {
+    let server =
+        Launch::mysql().options(["--binlog-row-metadata=FULL", "--binlog-format=STATEMENT"]).start()?;
+    server.sql("create database d; create table d.t (id int primary key, v int)")?;
+    let directory = TempDir::new()?;
+    for (number, statement) in [
+        "insert into d.t values (1, 1)",
+        "/*!80000 insert into d.t values (2, 2) */",
+        "with c as (select 1 x) update d.t join c on c.x = t.id set t.v = 77",
+        "create table d.cs select * from d.t",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        server.sql(&format!("flush binary logs; {statement}"))?;
+        let logs = server.binlogs()?;
+        let target = directory.path().join(number.to_string());
+        let refused = export(&target, &logs[logs.len() - 1..], &[])?;
+        let is_refused = refused.code == Some(1) && refused.stderr.contains("--skip-statements");
+        ensure!(is_refused, "{statement}: {refused:?}");
+    }
+    Ok(())
+}
+
+#[test]
 fn definitions_open_another_directory_unless_they_can_be_read_together() -> Result<()> {
     let server = Launch::mysql().option("--binlog-row-metadata=FULL").start()?;
     server.sql(

@@ -185,7 +185,7 @@ fn encrypted_logs_and_early_ends() -> Result<()> {
 /// Statements before a search; the conditions of the search; the changes that it finds; texts of its warnings.
 type GapCase = (&'static str, &'static str, &'static [&'static str], &'static [&'static str]);
 
-const GAP_CASES: [GapCase; 11] = [
+const GAP_CASES: [GapCase; 14] = [
     (
         "update orders set total = 2",
         "status=a",
@@ -241,6 +241,19 @@ const GAP_CASES: [GapCase; 11] = [
         &["update orders set total = 2"],
     ),
     ("truncate orders", "id=1", &["INSERT"], &["truncate orders"]),
+    (
+        "set binlog_format = STATEMENT; /*!80000 insert into orders values (2, 'b', 2) */",
+        "id=1",
+        &["INSERT"],
+        &["/*!80000 insert into orders"],
+    ),
+    (
+        "set binlog_format = STATEMENT; with c as (select 1 x) update other join c on other.id = c.x set other.n = 2",
+        "id=1",
+        &["INSERT"],
+        &[],
+    ),
+    ("set binlog_format = STATEMENT; select f()", "id=1", &["INSERT"], &["SELECT `shop`.`f`()"]),
 ];
 
 #[test]
@@ -251,6 +264,11 @@ fn gaps_are_reported() -> Result<()> {
         server.sql(&format!(
             "drop database if exists shop; create database shop; use shop;
             create table orders (id int primary key, status varchar(20), total int);
+            create table other (id int primary key, n int); insert into other values (1, 1);
+
+delimiter //
+create function f() returns int deterministic begin update orders set total = 3; return 1; end//
+delimiter ;
             flush binary logs; insert into orders values (1, 'a', 1); {statements};"
         ))?;
         let logs = server.binlogs()?;

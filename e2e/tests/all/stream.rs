@@ -644,3 +644,78 @@ fn names_follow_changes_of_several_columns() -> Result<()> {
     }
     Ok(())
 }
+
+/// Statements that change rows of `d.t` (id, v), and are in the log as statements.
+const ROW_STATEMENTS: [&str; 9] = [
+    "insert into t values (2, 2)",
+    "with c as (select 1 x) update t join c on c.x = t.id set t.v = 77",
+    "with c as (select 1 x) delete from t where id in (select x from c)",
+    "/*! update t set v = 3 */",
+    "select f()",
+    "do f()",
+    "set @a = f()",
+    "create table cs select * from t",
+    "create table cs (id int) engine = innodb (select id from t)",
+];
+
+/// As [`ROW_STATEMENTS`], on MySQL and on MariaDB.
+const ROW_STATEMENTS_MYSQL: [&str; 2] =
+    ["/*!80000 insert into t values (2, 2) */", "/*!80000 create table cs as table t */"];
+const ROW_STATEMENTS_MARIADB: [&str; 5] = [
+    "/*M! insert into t values (2, 2) */",
+    "/*!100000 insert into t values (2, 2) */",
+    "/*M!100100 set statement max_statement_time = 10 for */ insert into t values (2, 2)",
+    "analyze update t set v = 9",
+    "analyze format = json delete from t",
+];
+
+/// Statements that change no rows, or only definitions.
+const OTHER_STATEMENTS: [&str; 6] = [
+    "/*!40000 drop database if exists x */",
+    "/*!40000 alter table t disable keys */",
+    "create temporary table p select * from t; drop temporary table p",
+    "/*!50001 create view w as select * from t */",
+    "analyze table t",
+    "set binlog_format = row; create table cs select * from t",
+];
+
+#[test]
+fn row_changes_in_statements_are_errors() -> Result<()> {
+    let mariadb = Launch::mariadb();
+    for (launch, more) in [(Launch::mysql(), &ROW_STATEMENTS_MYSQL[..]), (mariadb, &ROW_STATEMENTS_MARIADB)] {
+        let server =
+            launch.options(["--binlog-row-metadata=FULL", "--log-bin-trust-function-creators=1"]).start()?;
+        let row_statements = ROW_STATEMENTS.iter().chain(more).map(|statement| (*statement, true));
+        for (statement, is_error) in
+            row_statements.chain(OTHER_STATEMENTS.map(|statement| (statement, false)))
+        {
+            server.sql(
+                "drop database if exists d; create database d; use d; create table t (id int primary key, v int);
+delimiter //
+create function f() returns int deterministic begin insert into t values (9, 9); return 1; end//
+delimiter ;",
+            )?;
+            server.sql(&format!(
+                "set session binlog_format = row; insert into d.t values (1, 1); flush binary logs; use d;
+                 set session binlog_format = statement; {statement}"
+            ))?;
+            let logs = server.binlogs()?;
+            let log = logs.last().context("no log")?.display().to_string();
+            let ran = command(&["--format", "maxwell", "--schema", "ddl", &log])?.output()?;
+            let messages = String::from_utf8_lossy(&ran.stderr);
+            let is_refused = !ran.status.success() && messages.contains("--skip-statements");
+            ensure!(is_refused == is_error, "{statement}: {} {messages}", ran.status);
+            let records = printed(&["--format", "maxwell", "--schema", "ddl", "--skip-statements", &log])?;
+            let expected: &[&str] = match statement {
+                _ if statement.contains("create table cs") => &["table-create"],
+                _ if statement.contains("drop database") => &["database-drop"],
+                _ if statement.contains("alter table") => &["table-alter"],
+                _ => &[],
+            };
+            let kinds = records.lines().map(serde_json::from_str::<Value>).collect::<Result<Vec<_>, _>>()?;
+            let kinds: Vec<&str> = kinds.iter().map(|record| text(&record["type"])).collect();
+            ensure!(kinds.iter().filter(|kind| **kind != "insert").eq(expected), "{statement}: {records}");
+        }
+    }
+    Ok(())
+}

@@ -1,8 +1,11 @@
 //! SQL: tokens that together equal the text, and statements of any form.
 
+use binlog::Flavour;
 use sql::ddl::DdlStatement;
 use sql::lexer::{SqlLexer, SqlTokenKind, digits_of, name_of, string_of};
-use sql::{SqlWords, classify_statement, find_start_transaction, first_word};
+use sql::{
+    SqlWords, classify_statement, executed_statement, find_start_transaction, first_word, is_row_statement,
+};
 
 use crate::seeds::{Sample, statements};
 
@@ -40,7 +43,8 @@ pub(super) fn check(bytes: &[u8]) {
         }
     }
     assert_eq!(end, sql.len());
-    let _ = (classify_statement(sql), first_word(sql));
+    let _ = (classify_statement(sql), first_word(sql), is_row_statement(sql));
+    assert_eq!(executed_statement(sql, sql_mode, Flavour::MariaDb).len(), sql.len());
     assert!(find_start_transaction(sql).is_none_or(|clause| sql.get(clause).is_some()));
     if let Some(words) = SqlWords::parse(&String::from_utf8_lossy(sql), sql_mode) {
         let _ = DdlStatement::parse(&words);

@@ -143,7 +143,8 @@ impl<'s> ListOutput for RowSearch<'s> {
             Event::ExecuteLoadQuery(load) => &load.query,
             _ => return self.put_rows(worker, context, listed, part),
         };
-        if self.searched.is_hidden_by(query, context.origin.sql_mode) {
+        let flavour = listed.located.format.flavour;
+        if self.searched.is_hidden_by(query, context.origin.sql_mode, flavour) {
             put_statement(worker, listed.located, query, part);
         }
         Ok(())

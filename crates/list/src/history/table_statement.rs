@@ -1,10 +1,10 @@
 //! Statements after which a search for a row can miss changes: they change the table's rows without row events, or the
 //! table's name or columns.
 
-use binlog::TransactionVerb;
 use binlog::events::Query;
+use binlog::{Flavour, TransactionVerb};
 use sql::ddl::{ColumnKey, ColumnPosition, DdlStatement, NamedTable, TableChange, TableElement};
-use sql::{SqlWords, StatementKind, classify_statement, first_word};
+use sql::{SqlWords, StatementKind, classify_statement, executed_statement, first_word, is_row_statement};
 
 use crate::row_condition::RowCondition;
 
@@ -20,7 +20,9 @@ pub(super) struct SearchedTable<'s> {
 
 impl SearchedTable<'_> {
     /// Returns whether a search can miss changes because of this statement.
-    pub(super) fn is_hidden_by(&self, query: &Query<'_>, sql_mode: u64) -> bool {
+    pub(super) fn is_hidden_by(&self, query: &Query<'_>, sql_mode: u64, flavour: Flavour) -> bool {
+        let sql = executed_statement(query.sql, sql_mode, flavour);
+        let query = &Query { sql: &sql, ..*query };
         if TransactionVerb::of(query.sql) != TransactionVerb::Other || !self.may_be_named(query) {
             return false;
         }
@@ -50,10 +52,15 @@ impl SearchedTable<'_> {
         }
     }
 
-    /// Returns whether the statement contains the name of the table, or of its database if it can drop that.
+    /// Returns whether the statement contains the name of the table, or of its database if it can drop that. Stored
+    /// functions can change tables that the statement does not name.
     fn may_be_named(&self, query: &Query<'_>) -> bool {
         contains(query.sql, self.table)
-            || first_word(query.sql) == "DROP" && contains(query.sql, self.database)
+            || match first_word(query.sql).as_str() {
+                "DROP" => contains(query.sql, self.database),
+                "SELECT" | "CALL" => true,
+                _ => false,
+            }
     }
 
     fn is_table(&self, name: &NamedTable, default: &[u8]) -> bool {
@@ -100,16 +107,16 @@ impl SearchedTable<'_> {
 
     /// Returns whether the statement changes rows of the table.
     fn is_row_statement(&self, query: &Query<'_>) -> bool {
-        match first_word(query.sql).as_str() {
-            // Tables after a common table expression are not found.
-            "WITH" => true,
-            "INSERT" | "REPLACE" | "UPDATE" | "DELETE" | "LOAD" => match classify_statement(query.sql) {
-                StatementKind::Tables(tables) => tables.iter().any(|named| {
-                    let (database, table) = named.resolve(query.database);
-                    is_same(database, self.database) && is_same(table, self.table)
-                }),
-                _ => false,
-            },
+        if !is_row_statement(query.sql) {
+            return false;
+        }
+        match classify_statement(query.sql) {
+            // Functions, and other statements whose tables are not found.
+            StatementKind::Tables(tables) if tables.is_empty() => true,
+            StatementKind::Tables(tables) => tables.iter().any(|named| {
+                let (database, table) = named.resolve(query.database);
+                is_same(database, self.database) && is_same(table, self.table)
+            }),
             _ => false,
         }
     }
@@ -126,6 +133,7 @@ fn contains(text: &[u8], name: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use binlog::Flavour;
     use binlog::events::{Query, StatusVars};
 
     use super::SearchedTable;
@@ -145,6 +153,17 @@ mod tests {
         check("create table orders_old like orders", false);
         check("update orders set status = 'x'", true);
         check("with c as (select 1) delete from orders", true);
+        check("with c as (select 1 x) update other join c join orders set x = 1", true);
+        check("with orders as (select 1 x) delete from other where x in (select x from orders)", false);
+        check("/*! insert into orders values (1) */", true);
+        check("/*M! insert into orders values (1) */", true);
+        check("/*!80000 truncate orders */", true);
+        check("/*!40000 DROP DATABASE IF EXISTS shop*/", true);
+        check("SELECT `d`.`f`()", true);
+        check("analyze delete from orders", true);
+        check("analyze table orders", false);
+        check("create table orders select 1 id", true);
+        check("/*!40000 ALTER TABLE `orders` DISABLE KEYS */", false);
         check("insert into orders_old select * from orders", false);
         check("create view v as select * from orders", false);
         check("create index i on orders (status)", false);
@@ -199,6 +218,6 @@ mod tests {
             database: b"shop",
             sql: sql.as_bytes(),
         };
-        assert_eq!(table.is_hidden_by(&query, 0), expected, "{condition}: {sql}");
+        assert_eq!(table.is_hidden_by(&query, 0, Flavour::MariaDb), expected, "{condition}: {sql}");
     }
 }

@@ -235,15 +235,25 @@ fn parse_new_table(words: &mut SqlWords) -> Option<NewTable> {
     if inner.take("LIKE") {
         return NamedTable::take(&mut inner).map(NewTable::Like);
     }
-    let Some(columns) = words.take_group() else { return Some(NewTable::Query) };
-    if columns.is_any_next(&QUERY_WORDS) || has_query(words) {
+    let columns = words.take_group();
+    if columns.as_ref().is_some_and(starts_query) || has_query(words) {
         return Some(NewTable::Query);
     }
-    Some(NewTable::Defined(Box::new(TableDefinition::parse(columns, words))))
+    // MariaDB's storage engines can find the columns of a table.
+    Some(NewTable::Defined(Box::new(TableDefinition::parse(columns?, words))))
 }
 
 /// Words that start a query. No column has such a name without quotes.
 const QUERY_WORDS: [&str; 4] = ["SELECT", "WITH", "VALUES", "TABLE"];
+
+/// Returns whether a query comes next, possibly after parentheses.
+fn starts_query(words: &SqlWords) -> bool {
+    let mut inner = words.clone();
+    while let Some(group) = inner.take_group() {
+        inner = group;
+    }
+    inner.is_any_next(&QUERY_WORDS)
+}
 
 /// Returns whether a query follows the options of a table.
 fn has_query(options: &SqlWords) -> bool {
@@ -253,7 +263,7 @@ fn has_query(options: &SqlWords) -> bool {
         if rest.take("WITH SYSTEM VERSIONING") {
             continue;
         }
-        if rest.is_next("AS") || rest.is_any_next(&QUERY_WORDS) {
+        if rest.is_next("AS") || starts_query(&rest) {
             return true;
         }
         rest.skip();
@@ -399,6 +409,11 @@ mod tests {
         check("create table t (x int) as select 1 x", "table d.t Refuse query");
         check("create table t (x int) with c as (select 1) select 1 x from c", "table d.t Refuse query");
         check("create table t (select 1 x)", "table d.t Refuse query");
+        check("create table t ((select 1 x))", "table d.t Refuse query");
+        check("create table t (x int) engine=innodb (select 1 x)", "table d.t Refuse query");
+        check("create table t (x int) partition by hash (x)", "table d.t Refuse defined");
+        check("create table t engine=innodb select 1", "table d.t Refuse query");
+        check("create table t engine=connect table_type=mysql", "table d.t Refuse unknown");
         check("create table t (x int) with system versioning", "table d.t Refuse defined");
         check(
             "create table t (x int) engine=innodb with system versioning select 1",
