@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use binlog::Table;
+use binlog::{Flavour, Table};
 use servers::{
     ConnectionError, ServerAddress, ServerCatalogue, ServerColumn, ServerIndexPart, SqlConnection,
 };
@@ -117,13 +117,13 @@ pub(crate) fn facts(
 ) -> Result<Option<TableSchema>, ConnectionError> {
     let clock = connection.value("SELECT UNIX_TIMESTAMP()")?.unwrap_or_default();
     let is_mariadb = connection.value("SELECT VERSION() LIKE '%MariaDB%'")?.as_deref() == Some("1");
-    let quoting = if is_mariadb { DefaultQuoting::Sql } else { DefaultQuoting::Plain };
+    let flavour = if is_mariadb { Flavour::MariaDb } else { Flavour::MySql };
     let (database, table) = (database.as_bytes(), table.as_bytes());
     let mut catalogue = ServerCatalogue::new(connection);
     let columns: Vec<ColumnSchema> = catalogue
         .columns(database, table)?
         .into_iter()
-        .map(|column| column_schema(column, quoting))
+        .map(|column| column_schema(column, flavour))
         .collect();
     if columns.is_empty() {
         return Ok(None);
@@ -136,22 +136,20 @@ pub(crate) fn facts(
     Ok(Some(TableSchema { asked_s, columns, primary_key, charset: None, index_expressions }))
 }
 
-/// Form of default values in a server's catalogue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum DefaultQuoting {
-    /// MySQL: plain values. A flag marks expressions.
-    Plain,
-    /// MariaDB: SQL.
-    Sql,
-}
-
-fn column_schema(column: ServerColumn, quoting: DefaultQuoting) -> ColumnSchema {
-    let default = column.default.as_deref().and_then(|text| constant_default(text, &column, quoting));
+fn column_schema(column: ServerColumn, flavour: Flavour) -> ColumnSchema {
+    let default = column.default.as_deref().and_then(|text| constant_default(text, &column, flavour));
+    let (data_type, column_type) = match &*column.data_type {
+        // As in the log.
+        "vector" if flavour == Flavour::MariaDb => {
+            ("varbinary".to_owned(), format!("varbinary({})", column.octets))
+        }
+        _ => (column.data_type, column.column_type),
+    };
     ColumnSchema {
         ddl: ColumnDdl { default, ..ColumnDdl::default() },
         name: column.name,
-        data_type: column.data_type,
-        column_type: column.column_type,
+        data_type,
+        column_type,
         collation: column.collation_id,
         nullable: column.is_nullable,
     }
@@ -159,16 +157,17 @@ fn column_schema(column: ServerColumn, quoting: DefaultQuoting) -> ColumnSchema 
 
 /// Returns the default value of a column; `None` if it is not a constant. The present time is 1970-01-01 00:00:00, as
 /// in definitions.
-fn constant_default(text: &str, column: &ServerColumn, quoting: DefaultQuoting) -> Option<String> {
+fn constant_default(text: &str, column: &ServerColumn, flavour: Flavour) -> Option<String> {
     let is_now = text.get(..17).is_some_and(|start| start.eq_ignore_ascii_case("current_timestamp"));
     if is_now && matches!(&*column.data_type, "timestamp" | "datetime") {
         return Some("1970-01-01 00:00:00".to_owned());
     }
-    match quoting {
-        DefaultQuoting::Plain if column.extra.contains("default_generated") => None,
-        DefaultQuoting::Plain => Some(text.to_owned()),
-        // Texts have quotes; other values without them are expressions.
-        DefaultQuoting::Sql => match text.strip_prefix('\'').and_then(|text| text.strip_suffix('\'')) {
+    match flavour {
+        // MySQL: plain values. A flag marks expressions.
+        Flavour::MySql if column.extra.contains("default_generated") => None,
+        Flavour::MySql => Some(text.to_owned()),
+        // MariaDB: SQL. Texts have quotes; other values without them are expressions.
+        Flavour::MariaDb => match text.strip_prefix('\'').and_then(|text| text.strip_suffix('\'')) {
             Some(quoted) => Some(quoted.replace("''", "'")),
             None => text.parse::<f64>().is_ok().then(|| text.to_owned()),
         },

@@ -5,7 +5,7 @@ use std::fmt;
 
 use binlog::events::{Query, Rows};
 use binlog::{Column, ColumnType, EventFormat, GeometryType, KeyPart, Table};
-use sql::data_type::{BINARY_TYPES, BLOB_TYPES};
+use sql::data_type::{BINARY_TYPES, BLOB_TYPES, fixed_byte_size};
 
 use crate::ddl_schema::DdlSchema;
 use crate::error::StreamError;
@@ -271,7 +271,11 @@ fn with_column_schema(column: &Column, facts: &ColumnSchema) -> Column {
     let texts = parse_texts(&facts.column_type).into_iter().map(|text| text.into_bytes().into());
     let stated = match &*facts.data_type {
         "enum" | "set" => None,
-        data_type if BINARY_TYPES.contains(&data_type) => Some(BINARY),
+        data_type if BINARY_TYPES.contains(&data_type) || fixed_byte_size(data_type).is_some() => {
+            Some(BINARY)
+        }
+        // MariaDB's, in a VARBINARY.
+        "vector" => Some(BINARY),
         _ => facts.collation,
     };
     let mut named = column.clone();
@@ -287,8 +291,9 @@ fn with_column_schema(column: &Column, facts: &ColumnSchema) -> Column {
 fn is_compatible(column_type: ColumnType, facts: &ColumnSchema) -> bool {
     let data_type = &*facts.data_type;
     let data_types: &[&str] = match column_type {
-        // MariaDB logs its address and UUID types as CHAR.
+        // MariaDB logs its address and UUID types as BINARY, and VECTOR as VARBINARY.
         ColumnType::Char { .. } => &["char", "binary", "uuid", "inet6", "inet4"],
+        ColumnType::Varchar { .. } => &["varchar", "varbinary", "vector"],
         ColumnType::Blob { .. } => return data_type == "json" || BLOB_TYPES.contains(&data_type),
         ColumnType::Vector { .. } => &[],
         same => same.data_types(),

@@ -1,5 +1,9 @@
 //! Default values of columns, as JSON in the form of the column's values.
 
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use sql::quote::parse_hex;
+
 use crate::column_catalogue::ColumnSchema;
 use crate::column_domain::ColumnDomain;
 use crate::settings::Envelope;
@@ -26,9 +30,22 @@ pub(crate) fn default_json(column: &ColumnSchema, modes: ValueModes) -> Option<S
         }
         _ => truth_number(text.trim()).to_owned(),
     };
+    let bytes = value_bytes(column, text)?;
     let (mut json, mut buffers) = (Vec::new(), ValueBuffers::default());
-    SnapshotColumn::new(column, modes).put(&mut json, text.as_bytes(), Envelope::Debezium, &mut buffers)?;
+    SnapshotColumn::new(column, modes).put(&mut json, &bytes, Envelope::Debezium, &mut buffers)?;
     String::from_utf8(json).ok().filter(|json| json != "null")
+}
+
+/// Returns the value of this text as a snapshot reads it; `None` if it is not a value of the column's type.
+fn value_bytes(column: &ColumnSchema, text: String) -> Option<Vec<u8>> {
+    match &*column.data_type {
+        "uuid" => parse_hex(&text.replace('-', "")).filter(|bytes| bytes.len() == 16),
+        "inet6" => text.parse::<Ipv6Addr>().ok().map(|address| address.octets().to_vec()),
+        "inet4" => text.parse::<Ipv4Addr>().ok().map(|address| address.octets().to_vec()),
+        // Its default value is an expression, or bytes that are not text.
+        "vector" => None,
+        _ => Some(text.into_bytes()),
+    }
 }
 
 fn truth_number(text: &str) -> &str {
@@ -82,5 +99,11 @@ mod tests {
         check("timestamp", super::EPOCH, Some("\"1970-01-01T00:00:00Z\""));
         check("time", "00:00:01", Some("1000000"));
         check("varbinary(9)", "ab", Some("\"YWI=\""));
+        check("uuid", "5a3812c4-ece0-11f1-8736-02fc00000001", Some("\"WjgSxOzgEfGHNgL8AAAAAQ==\""));
+        check("uuid", "5a3812c4", None);
+        check("inet4", "1.2.3.4", Some("\"AQIDBA==\""));
+        check("inet6", "::1", Some("\"AAAAAAAAAAAAAAAAAAAAAQ==\""));
+        check("inet6", "x", None);
+        check("vector(1)", "abcd", None);
     }
 }

@@ -1,7 +1,7 @@
 //! Types of columns as Debezium's connector sees them, and their schemas.
 
 use binlog::{Charset, Column, ColumnType};
-use sql::data_type::{BINARY_TYPES, GEOMETRY_TYPES};
+use sql::data_type::{BINARY_TYPES, GEOMETRY_TYPES, fixed_byte_size};
 
 use crate::column_catalogue::{ColumnSchema, parse_texts};
 use crate::connect_schema::{ConnectKind, ConnectSchema};
@@ -138,7 +138,7 @@ impl ColumnDomain {
             "json" => Self::Json,
             "point" => Self::Point,
             "vector" => Self::Vector,
-            bytes if BINARY_TYPES.contains(&bytes) => Self::Bytes,
+            bytes if BINARY_TYPES.contains(&bytes) || fixed_byte_size(bytes).is_some() => Self::Bytes,
             geometry if GEOMETRY_TYPES.contains(&geometry) => Self::Geometry,
             _ => Self::Text,
         }

@@ -6,7 +6,7 @@ use binlog::{
     BitValue, BytesValue, Charset, Date, DateTime, GeometryValue, TextValue, Time, Timestamp, Value,
     VectorValue,
 };
-use sql::data_type::{BINARY_TYPES, GEOMETRY_TYPES};
+use sql::data_type::{BINARY_TYPES, GEOMETRY_TYPES, fixed_byte_size};
 use sql::quote::quote_name;
 
 use crate::column_catalogue::{ColumnSchema, parse_texts};
@@ -56,6 +56,10 @@ impl ColumnSchema {
             // CAST supports DOUBLE only since MySQL 8.0.17. A product keeps the sign of a zero.
             SqlType::Float | SqlType::Double => format!("{name} * 1e0"),
             SqlType::Bit(_) => format!("CAST({name} AS UNSIGNED)"),
+            SqlType::Bytes => match fixed_byte_size(&self.data_type) {
+                Some(size) => format!("CAST({name} AS BINARY({size}))"),
+                None => name,
+            },
             _ => name,
         }
     }
@@ -132,7 +136,7 @@ impl SqlType {
             "time" => Self::Time,
             "datetime" => Self::DateTime,
             "timestamp" => Self::Timestamp,
-            bytes if BINARY_TYPES.contains(&bytes) => Self::Bytes,
+            bytes if BINARY_TYPES.contains(&bytes) || fixed_byte_size(bytes).is_some() => Self::Bytes,
             "set" => Self::Set,
             "json" => Self::Json,
             "vector" => Self::Vector,
@@ -143,7 +147,7 @@ impl SqlType {
 
     /// Returns the properties that decide on the mask of a column.
     fn masked_column(self, facts: &ColumnSchema, modes: ValueModes) -> MaskedColumn {
-        let length = parse_length(&facts.column_type);
+        let length = fixed_byte_size(&facts.data_type).or_else(|| parse_length(&facts.column_type));
         let (kind, length) = match self {
             Self::Text if facts.data_type == "enum" => (MaskedKind::Text, Some(1)),
             Self::Text => (MaskedKind::Text, length),
@@ -330,6 +334,8 @@ mod tests {
         check("timestamp", "1970-01-01 00:00:01", "\"1970-01-01T00:00:01Z\"", "\"1970-01-01 00:00:01\"");
         check("varchar(9)", "a\"b", r#""a\"b""#, r#""a\"b""#);
         check("varbinary(9)", "ab", "\"YWI=\"", "\"YWI=\"");
+        check("inet4", "\x01\x02\x03\x04", "\"AQIDBA==\"", "\"AQIDBA==\"");
+        check("uuid", "0123456789abcdef", "\"MDEyMzQ1Njc4OWFiY2RlZg==\"", "\"MDEyMzQ1Njc4OWFiY2RlZg==\"");
         check("enum('a','b')", "b", "\"b\"", "\"b\"");
         check("json", r#"{"a": [1, "x: \" y"]}"#, r#""{\"a\":[1,\"x: \\\" y\"]}""#, r#"{"a":[1,"x: \" y"]}"#);
         check("int", "x", "(none)", "(none)");

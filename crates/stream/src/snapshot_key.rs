@@ -66,19 +66,17 @@ impl TableSchema {
 
 /// Returns the expression that a key is read by.
 fn key_expression(column: &ColumnSchema) -> String {
-    let operand = operand(column);
-    // A FLOAT as text has six digits.
-    if matches!(SqlType::from_column(column), SqlType::Float | SqlType::Double) {
-        return format!("{operand} * 1e0");
-    }
-    operand
+    if is_compared_by_number(column) { operand(column) } else { column.select_expression() }
 }
 
 /// Returns the expression that a key is compared by. ENUM and SET are in the order of their numbers, not of their texts.
 fn operand(column: &ColumnSchema) -> String {
     let name = quote_name(&column.name);
-    let is_number = matches!(&*column.data_type, "enum" | "set" | "bit");
-    if is_number { format!("({name} + 0)") } else { name }
+    if is_compared_by_number(column) { format!("({name} + 0)") } else { name }
+}
+
+fn is_compared_by_number(column: &ColumnSchema) -> bool {
+    matches!(&*column.data_type, "enum" | "set" | "bit")
 }
 
 /// Returns a comparison of keys: `operators` compare the columns before the last one, and the last one.
@@ -168,6 +166,14 @@ mod tests {
             "SELECT `a`, `b`, `c`, (`b` + 0), `a` FROM `d`.`t` WHERE ((`b` + 0) > 1 OR (`b` + 0) = 1 AND `a` > 7) \
              AND ((`b` + 0) < 2 OR (`b` + 0) = 2 AND `a` <= 9) ORDER BY `b`, `a` LIMIT 5",
         );
+        check(
+            &["u uuid"],
+            &["u"],
+            None,
+            &["X'00FF'"],
+            "SELECT CAST(`u` AS BINARY(16)), CAST(`u` AS BINARY(16)) FROM `d`.`t` WHERE (`u` <= X'00FF') \
+             ORDER BY `u` LIMIT 5",
+        );
         let bounds = ChunkBounds { after: None, end: None, rows_max: 5 };
         assert_eq!(table(&columns, &[]).chunk_sql(["d", "t"], &bounds), None);
         assert_eq!(
@@ -194,6 +200,7 @@ mod tests {
         check("a varchar(9)", "ü'".as_bytes(), Some("_utf8mb4 X'C3BC27'"));
         check("a varchar(9)", b"", Some("_utf8mb4 X''"));
         check("a varbinary(9)", b"\xff\x00", Some("X'FF00'"));
+        check("a inet4", b"\x01\x02\x03\x00", Some("X'01020300'"));
         check("a enum('x','y')", b"2", Some("2"));
         check("a bit(7)", b"5", Some("5"));
     }
