@@ -570,6 +570,8 @@ mod tests {
         check("with c as (select 1 x) update t join C join d.c set t.v=77", "t d.c");
         check("with c as (select 1) select * from c", "");
         check("with c", "");
+        check("with c as (select (1) update t set v = 1", "");
+        check("with c as (select 1), d as (select 2) update t set v = 1", "t");
         check("/*!80000 insert into d.t values (2,2) */", "d.t");
         check("analyze format=json update t set v=9", "t");
         check("SET STATEMENT max_statement_time=60 FOR INSERT INTO d.t VALUES (1)", "d.t");

@@ -106,17 +106,17 @@ impl<'s> TokenCursor<'s> {
         false
     }
 
-    /// Skips a group in parentheses, if one comes next.
+    /// Skips a group in parentheses, if one comes next. A group without its end ends with the statement.
     pub(crate) fn skip_group(&mut self) {
-        let mut depth = 0_u32;
-        loop {
-            if self.is_sign(b'(') {
-                depth += 1;
-            } else if self.is_sign(b')') {
-                depth = depth.saturating_sub(1);
-            }
-            if depth == 0 {
-                break;
+        if !self.take_sign(b'(') {
+            return;
+        }
+        let mut depth = 1_u32;
+        while depth > 0 && self.next.is_some() {
+            match (self.is_sign(b'('), self.is_sign(b')')) {
+                (true, _) => depth += 1,
+                (_, true) => depth -= 1,
+                _ => {}
             }
             self.take_next();
         }
