@@ -6,7 +6,8 @@ use binlog::{Flavour, Table};
 use servers::{
     ConnectionError, ServerAddress, ServerCatalogue, ServerColumn, ServerIndexPart, SqlConnection,
 };
-use sql::quote::quote_table;
+use sql::quote::{parse_hex, quote_table};
+use sql::{SqlWord, SqlWords};
 use stream::{ColumnCatalogue, ColumnDdl, ColumnSchema, DdlSchema, SchemaMismatch, Streamer, TableSchema};
 use tracing::warn;
 
@@ -118,22 +119,61 @@ pub(crate) fn facts(
     let clock = connection.value("SELECT UNIX_TIMESTAMP()")?.unwrap_or_default();
     let is_mariadb = connection.value("SELECT VERSION() LIKE '%MariaDB%'")?.as_deref() == Some("1");
     let flavour = if is_mariadb { Flavour::MariaDb } else { Flavour::MySql };
+    let name = quote_table(database, table);
     let (database, table) = (database.as_bytes(), table.as_bytes());
     let mut catalogue = ServerCatalogue::new(connection);
-    let columns: Vec<ColumnSchema> = catalogue
-        .columns(database, table)?
-        .into_iter()
-        .map(|column| column_schema(column, flavour))
-        .collect();
+    let columns = catalogue.columns(database, table)?;
     if columns.is_empty() {
         return Ok(None);
     }
+    let declares_period =
+        columns.iter().any(|column| column.generation_expression.as_deref() == Some("ROW START"));
+    let hides_period = is_mariadb
+        && !declares_period
+        && catalogue.table(database, table)?.is_some_and(|found| found.is_system_versioned());
+    let columns = columns.into_iter().map(|column| column_schema(column, flavour)).collect();
     let parts = catalogue.index_parts(database, table)?;
     let is_primary = |part: &&ServerIndexPart| part.index == "PRIMARY";
     let primary_key = parts.iter().filter(is_primary).filter_map(|part| part.column.clone()).collect();
     let index_expressions = parts.iter().filter(|part| part.column.is_none()).count();
     let asked_s = clock.parse().unwrap_or(0);
-    Ok(Some(TableSchema { asked_s, columns, primary_key, charset: None, index_expressions }))
+    let mut schema = TableSchema { asked_s, columns, primary_key, charset: None, index_expressions };
+    if hides_period {
+        add_hidden_period(&mut schema);
+    }
+    if schema.has_byte_defaults() {
+        schema.set_byte_defaults(show_create_table(connection, &name)?.as_deref());
+    }
+    Ok(Some(schema))
+}
+
+/// Returns the statement that creates a table, whose name is quoted; `None` if the server refuses, for example because
+/// the table no longer exists.
+pub(crate) fn show_create_table(
+    connection: &mut SqlConnection,
+    name: &str,
+) -> Result<Option<String>, ConnectionError> {
+    match connection.rows(&format!("SHOW CREATE TABLE {name}")) {
+        Ok(rows) => Ok(rows.first().map(|row| cell_text(row.get(1)))),
+        Err(error) if error.code().is_some() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Adds the columns with the period of a row, which MariaDB hides if the definition of a system-versioned table does not
+/// declare them. The log has them after the other columns, and the end of the period in the primary key.
+fn add_hidden_period(schema: &mut TableSchema) {
+    const END: &str = "row_end";
+    let column = |name: &str| ColumnSchema {
+        name: name.to_owned(),
+        data_type: "timestamp".to_owned(),
+        column_type: "timestamp(6)".to_owned(),
+        ..ColumnSchema::default()
+    };
+    schema.columns.extend(["row_start", END].map(column));
+    if !schema.primary_key.is_empty() {
+        schema.primary_key.push(END.to_owned());
+    }
 }
 
 fn column_schema(column: ServerColumn, flavour: Flavour) -> ColumnSchema {
@@ -166,11 +206,17 @@ fn constant_default(text: &str, column: &ServerColumn, flavour: Flavour) -> Opti
         // MySQL: plain values. A flag marks expressions.
         Flavour::MySql if column.extra.contains("default_generated") => None,
         Flavour::MySql => Some(text.to_owned()),
-        // MariaDB: SQL. Texts have quotes; other values without them are expressions.
-        Flavour::MariaDb => match text.strip_prefix('\'').and_then(|text| text.strip_suffix('\'')) {
-            Some(quoted) => Some(quoted.replace("''", "'")),
-            None => text.parse::<f64>().is_ok().then(|| text.to_owned()),
-        },
+        // MariaDB: SQL.
+        Flavour::MariaDb if text.parse::<f64>().is_ok() => Some(text.to_owned()),
+        Flavour::MariaDb => {
+            let mut words = SqlWords::parse(text, 0)?;
+            let first = words.take_next().filter(|_| words.is_at_end())?;
+            match first {
+                SqlWord::Text(text) => Some(text),
+                SqlWord::Hex(digits) => String::from_utf8(parse_hex(&digits)?).ok(),
+                _ => None,
+            }
+        }
     }
 }
 

@@ -71,7 +71,7 @@ impl ComparisonReader for ServerReader {
             Err(error) if error.code() == Some(INVALID_CHARACTER_STRING) => None,
             found => found.map_err(server_failure)?,
         };
-        if found.is_none_or(|found| found.table_type != "BASE TABLE") {
+        if found.is_none_or(|found| !found.has_rows()) {
             return Ok(Vec::new());
         }
         let columns = catalogue.columns(&table.database, &table.table).map_err(server_failure)?;

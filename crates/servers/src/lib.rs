@@ -54,7 +54,8 @@ pub use crate::option_sources::{
 pub use crate::password_source::PasswordSource;
 pub use crate::server_address::{AddressError, PublicKeySource, ServerAddress};
 pub use crate::server_catalogue::{
-    ForeignKeyTables, ServerCatalogue, ServerColumn, ServerForeignKey, ServerIndexPart, ServerTable,
+    ForeignKeyTables, IS_ROW_TABLE, ServerCatalogue, ServerColumn, ServerForeignKey, ServerIndexPart,
+    ServerTable,
 };
 pub use crate::server_facts::{GTIDS_SINCE, GtidMode, ServerFacts};
 pub use crate::server_link::{CancelToken, LinkOptions, ServerLink};

@@ -22,6 +22,21 @@ pub struct ServerTable {
     pub table_type: String,
 }
 
+/// Condition on `information_schema.tables` that selects tables with rows: no views, no sequences.
+pub const IS_ROW_TABLE: &str = "table_type IN ('BASE TABLE', 'SYSTEM VERSIONED')";
+
+impl ServerTable {
+    /// Returns whether it is a table with rows: no view and no sequence.
+    pub fn has_rows(&self) -> bool {
+        self.table_type == "BASE TABLE" || self.is_system_versioned()
+    }
+
+    /// Returns whether MariaDB keeps the history of its rows.
+    pub fn is_system_versioned(&self) -> bool {
+        self.table_type == "SYSTEM VERSIONED"
+    }
+}
+
 /// A column of a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerColumn {
@@ -53,6 +68,9 @@ pub struct ServerColumn {
     pub default: Option<String>,
     /// Further attributes, in lower case: `auto_increment`, `on update current_timestamp`, `virtual generated`.
     pub extra: String,
+    /// Expression of a generated column, as the server writes it. In a system-versioned table of MariaDB, `ROW START`
+    /// and `ROW END` mark the columns with the period of a row.
+    pub generation_expression: Option<String>,
 }
 
 /// A column, or an expression, in an index.
@@ -127,14 +145,14 @@ impl<'c> ServerCatalogue<'c> {
         Ok(rows.first().map(table))
     }
 
-    /// Returns the names of a database's tables, without views; empty if the database does not exist.
+    /// Returns the names of a database's tables, without views and sequences; empty if the database does not exist.
     ///
     /// # Errors
     ///
     /// Fails if [`SqlConnection::run`] fails.
     pub fn base_tables(&mut self, database: &[u8]) -> Result<Vec<Vec<u8>>, ConnectionError> {
         let rows = self.connection.rows(&format!(
-            "SELECT table_name FROM information_schema.tables WHERE table_schema = {} AND table_type = 'BASE TABLE'",
+            "SELECT table_name FROM information_schema.tables WHERE table_schema = {} AND {IS_ROW_TABLE}",
             quote::hex_value(database)
         ))?;
         Ok(rows.into_iter().filter_map(|row| row.into_iter().next().flatten()).collect())
@@ -301,6 +319,7 @@ fn column(row: &NamedRow) -> ServerColumn {
         is_nullable: text(row, "is_nullable") == "YES",
         default: value(row, "column_default"),
         extra: text(row, "extra").to_ascii_lowercase(),
+        generation_expression: value(row, "generation_expression"),
     }
 }
 

@@ -7,7 +7,7 @@ use sql::quote::parse_hex;
 use crate::column_catalogue::ColumnSchema;
 use crate::column_domain::ColumnDomain;
 use crate::settings::Envelope;
-use crate::snapshot_column::SnapshotColumn;
+use crate::snapshot_column::{SnapshotColumn, parse_length};
 use crate::value::ValueBuffers;
 use crate::value_modes::ValueModes;
 
@@ -44,6 +44,12 @@ fn value_bytes(column: &ColumnSchema, text: String) -> Option<Vec<u8>> {
         "inet4" => text.parse::<Ipv4Addr>().ok().map(|address| address.octets().to_vec()),
         // Its default value is an expression, or bytes that are not text.
         "vector" => None,
+        "binary" => {
+            let mut bytes = text.into_bytes();
+            let size = parse_length(&column.column_type).unwrap_or(1).max(bytes.len());
+            bytes.resize(size, 0);
+            Some(bytes)
+        }
         _ => Some(text.into_bytes()),
     }
 }
@@ -99,6 +105,8 @@ mod tests {
         check("timestamp", super::EPOCH, Some("\"1970-01-01T00:00:00Z\""));
         check("time", "00:00:01", Some("1000000"));
         check("varbinary(9)", "ab", Some("\"YWI=\""));
+        check("binary(4)", "ab", Some("\"YWIAAA==\""));
+        check("binary", "", Some("\"AA==\""));
         check("uuid", "5a3812c4-ece0-11f1-8736-02fc00000001", Some("\"WjgSxOzgEfGHNgL8AAAAAQ==\""));
         check("uuid", "5a3812c4", None);
         check("inet4", "1.2.3.4", Some("\"AQIDBA==\""));

@@ -189,7 +189,7 @@ impl SqlType {
 }
 
 /// Returns the first number in `bit(7)` or `decimal(5,2)`.
-fn parse_length<N: FromStr>(column_type: &str) -> Option<N> {
+pub(crate) fn parse_length<N: FromStr>(column_type: &str) -> Option<N> {
     column_type.split_once('(')?.1.split([',', ')']).next()?.parse().ok()
 }
 

@@ -7,7 +7,7 @@ use e2e::replays::{checksum, run_repeat_sensitive_changes, source, target};
 use e2e::workload;
 use mysql_target::ApplyAs;
 use tempfile::TempDir;
-use testkit::{Launch, TestServer, seed_from_env};
+use testkit::{Launch, TestPackage, TestServer, seed_from_env};
 
 /// Returns a MySQL whose default settings MariaDB supports.
 fn mysql() -> Launch {
@@ -157,6 +157,34 @@ fn mariadb_to_mariadb_ends_equal() -> Result<()> {
         let again =
             replay(&source.binlogs()?, address(&target, "root")?, ApplyAs::Auto, CommitOrder::Grouped)?;
         ensure!(again.transactions == 0 && again.skipped >= first.transactions, "{again:?}");
+    }
+    Ok(())
+}
+
+/// MariaDB logs VECTOR as VARBINARY. MySQL's vectors have the same bytes.
+#[test]
+fn vectors_end_equal() -> Result<()> {
+    const ROWS: &str = "create database v default character set utf8mb4 collate utf8mb4_general_ci; use v;
+        create table keyed (id int primary key, v vector(2) not null); create table bare (n int, v vector(2) not null);
+        insert into keyed values (1, to_vector('[1,2]')), (2, to_vector('[3,4]')); insert into bare select * from keyed;
+        update keyed set v = to_vector('[7,-8]') where id = 1; delete from keyed where id = 2;
+        update bare set v = to_vector('[5,6]') where n = 1; delete from bare where n = 2; flush binary logs";
+    let newest = || Launch::of(TestPackage::MariaDb11_8).options(["--server-id=3", "--binlog-format=ROW"]);
+    let sources = [
+        (newest().option("--binlog-row-metadata=NO_LOG"), "vec_fromtext"),
+        (newest().option("--binlog-row-metadata=FULL"), "vec_fromtext"),
+        (mysql(), "string_to_vector"),
+    ];
+    for (launch, function) in sources {
+        let source = launch.start()?;
+        source.sql(&ROWS.replace("to_vector", function))?;
+        let target = Launch::of(TestPackage::MariaDb11_8).option("--skip-log-bin").start()?;
+        replay(&source.binlogs()?, address(&target, "root")?, ApplyAs::Auto, CommitOrder::Strict)?;
+        for table in ["keyed", "bare"] {
+            let content = |server: &TestServer| server.sql(&format!("select hex(v) from v.{table}"));
+            let (found, expected) = (content(&target)?, content(&source)?);
+            ensure!(found == expected && found.lines().count() == 1, "{table}: {found}, not {expected}");
+        }
     }
     Ok(())
 }

@@ -303,10 +303,7 @@ fn compare_with_log(server: &TestServer, options: &[&str]) -> Result<usize> {
     for form in ["debezium", "maxwell"] {
         let told = |more: &[&str]| -> Result<BTreeMap<String, Vec<Value>>> {
             let arguments = [&["--format", form, "--from", &from, "--stop-at-end"], options, more].concat();
-            let ran = stream(&arguments)?.output()?;
-            ensure!(ran.status.success(), "{}", printed(&ran));
-            let lines = String::from_utf8(ran.stdout)?;
-            rows(&lines.lines().map(serde_json::from_str).collect::<Result<Vec<Value>, _>>()?)
+            rows(&read_lines(&stream(&arguments)?.output()?)?)
         };
         let (changes, snapshot) = (told(&[])?, told(&["--snapshot"])?);
         tables = snapshot.len();
@@ -400,6 +397,53 @@ fn plain(value: &Value) -> Value {
         Value::Number(number) => number.as_f64().map_or(value.clone(), Value::from),
         other => other.clone(),
     }
+}
+
+/// System-versioned tables: with hidden and declared columns for the period of a row, partitioned, and without a key.
+const VERSIONED: &str = "create database d; use d;
+    create table hidden (id int primary key, n int) with system versioning;
+    insert into hidden values (1, 1), (2, 2), (3, 3); set system_versioning_alter_history = keep;
+    create table declared (id int primary key, n int, s timestamp(6) generated always as row start,
+        e timestamp(6) generated always as row end, period for system_time (s, e)) with system versioning;
+    insert into declared (id, n) values (1, 1), (2, 2);
+    create table parts (id int primary key, n int) with system versioning
+        partition by system_time (partition past history, partition present current);
+    insert into parts values (1, 1); create table bare (n int) with system versioning; insert into bare values (1);
+    create sequence numbers; create view seen as select * from hidden";
+
+/// The snapshot of a system-versioned table has its current rows, with the columns and the key of the log.
+#[test]
+fn system_versioned_tables_are_in_the_snapshot() -> Result<()> {
+    for (package, metadata) in [
+        (TestPackage::MariaDb, "--binlog-row-metadata=FULL"),
+        (TestPackage::MariaDb11_8, "--binlog-row-metadata=NO_LOG"),
+    ] {
+        let server = Launch::of(package).options([metadata, "--binlog-format=ROW"]).start()?;
+        server.sql(VERSIONED)?;
+        ensure!(compare_with_log(&server, &[])? == 4, "{package:?}");
+        server.sql("use d; update hidden set n = 9 where id = 1; delete from hidden where id = 2; update parts set n = 2")?;
+        let ran = stream(&[
+            "--format",
+            "maxwell",
+            "--from",
+            &address("root", &server),
+            "--snapshot",
+            "--stop-at-end",
+        ])?
+        .output()?;
+        let found = rows(&read_lines(&ran)?)?;
+        let shown = |name: &str| found[name].iter().map(|row| (&row["id"], &row["n"])).collect::<Vec<_>>();
+        ensure!(shown("d.hidden") == [(&json!(1), &json!(9)), (&json!(3), &json!(3))], "{found:?}");
+        ensure!(shown("d.parts") == [(&json!(1), &json!(2))], "{found:?}");
+    }
+    Ok(())
+}
+
+/// Returns the records that a run printed.
+fn read_lines(ran: &Output) -> Result<Vec<Value>> {
+    ensure!(ran.status.success(), "{}", printed(ran));
+    let lines = str::from_utf8(&ran.stdout)?;
+    Ok(lines.lines().map(serde_json::from_str).collect::<Result<_, _>>()?)
 }
 
 /// A killed snapshot starts over: files have each row once. After the snapshot, a run resumes.

@@ -3,6 +3,7 @@
 use binlog::{Column, Value};
 use replay::TargetFailure;
 use servers::StatementParameter;
+use sql::data_type::fixed_byte_size;
 
 use crate::row_sql::target_table::TargetColumn;
 
@@ -72,9 +73,7 @@ fn padded(bytes: &[u8], target: &TargetColumn) -> StatementParameter {
     let mut bytes = bytes.to_vec();
     let size = match target.data_type.as_str() {
         "binary" => target.octets,
-        "inet4" => 4,
-        "inet6" | "uuid" => 16,
-        _ => 0,
+        data_type => fixed_byte_size(data_type).unwrap_or(0),
     };
     if bytes.len() < size {
         bytes.resize(size, 0);

@@ -7,7 +7,7 @@ use binlog::events::RowsKind;
 use binlog::{Collation, Column, ColumnType, Flavour};
 use replay::TargetFailure;
 use replay::row_reader::{EventRows, RowLookup};
-use sql::data_type::{BLOB_TYPES, GEOMETRY_TYPES, INTEGER_TYPES};
+use sql::data_type::{BLOB_TYPES, GEOMETRY_TYPES, INTEGER_TYPES, fixed_byte_size};
 
 use crate::row_sql::target_table::{TargetColumn, TargetTable};
 
@@ -169,9 +169,8 @@ fn keys(table: &TargetTable, matched: &[usize]) -> Vec<Vec<usize>> {
     table.keys.iter().filter_map(|key| key.iter().map(log).collect()).collect()
 }
 
-/// Text and byte types besides TEXT and BLOB, and types that logs show as text or bytes.
-const OTHER_STRING_TYPES: [&str; 8] =
-    ["char", "varchar", "binary", "varbinary", "json", "uuid", "inet6", "inet4"];
+/// Text and byte types besides TEXT and BLOB, and types that logs of MariaDB show as text or bytes.
+const OTHER_STRING_TYPES: [&str; 6] = ["char", "varchar", "binary", "varbinary", "json", "vector"];
 
 /// Returns whether the log's column has texts or bytes.
 const fn is_string(column_type: ColumnType) -> bool {
@@ -197,7 +196,9 @@ fn is_compatible(column_type: ColumnType, data_type: &str) -> bool {
         ColumnType::Json { .. } => ["json", "longtext"].contains(&data_type),
         ColumnType::Geometry { .. } => GEOMETRY_TYPES.contains(&data_type),
         string if is_string(string) => {
-            BLOB_TYPES.contains(&data_type) || OTHER_STRING_TYPES.contains(&data_type)
+            BLOB_TYPES.contains(&data_type)
+                || OTHER_STRING_TYPES.contains(&data_type)
+                || fixed_byte_size(data_type).is_some()
         }
         same => same.data_types().contains(&data_type),
     }
@@ -206,10 +207,7 @@ fn is_compatible(column_type: ColumnType, data_type: &str) -> bool {
 /// Checks that the target's column can hold the values of the log's column.
 fn check_type(log: &Column, target: &TargetColumn, source: Flavour) -> Result<(), String> {
     if !is_compatible(log.column_type, &target.data_type) {
-        let logged = match log.column_type.data_types() {
-            [] => format!("{:?}", log.column_type),
-            names => names.join(" or "),
-        };
+        let logged = logged_type(log.column_type, log.collation);
         return Err(format!("is {logged} in the log, but {} on the target", target.data_type));
     }
     if !is_string(log.column_type) || target.data_type == "json" {
@@ -222,6 +220,20 @@ fn check_type(log: &Column, target: &TargetColumn, source: Flavour) -> Result<()
             Err(format!("holds {name} in the log, but bytes on the target"))
         }
         _ => Ok(()),
+    }
+}
+
+/// Returns the type of a column of the log in words.
+fn logged_type(column_type: ColumnType, collation: Option<u16>) -> String {
+    match (column_type, column_type.data_types(), collation) {
+        (_, [text, bytes], None) => format!("{text} or {bytes}"),
+        (_, [.., bytes], Some(BINARY)) => (*bytes).to_owned(),
+        (_, [name, ..], _) => (*name).to_owned(),
+        (ColumnType::Geometry { .. }, ..) => "geometry".to_owned(),
+        (ColumnType::CompressedVarchar { .. } | ColumnType::CompressedBlob { .. }, ..) => {
+            "compressed text or bytes".to_owned()
+        }
+        _ => "of an unknown type".to_owned(),
     }
 }
 
@@ -303,4 +315,38 @@ fn identity_sql(log: &Column, target: &TargetColumn, ways: ReplayFlavours) -> St
 fn decimal(target: &TargetColumn) -> String {
     let (precision, scale) = target.digits;
     format!("CAST(? AS DECIMAL({precision},{scale}))")
+}
+
+#[cfg(test)]
+mod tests {
+    use binlog::ColumnType;
+
+    use super::{is_compatible, logged_type};
+
+    #[test]
+    fn logged_types_are_in_words() {
+        let check = |column_type, collation, expected: &str| {
+            assert_eq!(logged_type(column_type, collation), expected);
+        };
+        check(ColumnType::Int, None, "int");
+        check(ColumnType::Varchar { size_max: 8 }, None, "varchar or varbinary");
+        check(ColumnType::Varchar { size_max: 8 }, Some(63), "varbinary");
+        check(ColumnType::Varchar { size_max: 8 }, Some(45), "varchar");
+        check(ColumnType::Geometry { prefix: 4 }, None, "geometry");
+        check(ColumnType::CompressedBlob { prefix: 4 }, None, "compressed text or bytes");
+    }
+
+    #[test]
+    fn own_types_of_mariadb_accept_bytes() {
+        let check = |column_type, data_type: &str, expected: bool| {
+            assert_eq!(is_compatible(column_type, data_type), expected, "{data_type}");
+        };
+        check(ColumnType::Varchar { size_max: 8 }, "vector", true);
+        check(ColumnType::Vector { prefix: 4 }, "vector", true);
+        check(ColumnType::Int, "vector", false);
+        for data_type in ["uuid", "inet6", "inet4"] {
+            check(ColumnType::Char { size_max: 16 }, data_type, true);
+        }
+        check(ColumnType::Varchar { size_max: 8 }, "int", false);
+    }
 }

@@ -101,7 +101,7 @@ pub(crate) fn load_table(connection: &mut SqlConnection, log: &Table) -> Result<
         )));
     }
     let found = catalogue.table(database, table).map_err(server_failure)?;
-    if found.is_some_and(|found| found.table_type == "SYSTEM VERSIONED") {
+    if found.is_some_and(|found| found.is_system_versioned()) {
         return Err(TargetFailure::refused(format!(
             "{name} is system-versioned, and the log contains its history as rows: it cannot be applied as SQL"
         )));

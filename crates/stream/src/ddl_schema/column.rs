@@ -4,8 +4,9 @@ use std::fmt::Write as _;
 
 use binlog::{Collation, Flavour};
 use sql::SqlWords;
+use sql::data_type::BINARY_TYPES;
 use sql::ddl::{ColumnTypeDefinition, DdlColumn, DefaultClause, TypeArgument};
-use sql::quote::{quote_name, quote_text};
+use sql::quote::{parse_hex, quote_name, quote_text};
 
 use crate::column_catalogue::{ColumnDdl, ColumnSchema, TableSchema};
 
@@ -63,13 +64,10 @@ pub(super) fn column_of(definition: &DdlColumn, table_charset: Option<&str>) -> 
         column_type: column_type_text(column_type),
         collation: None,
         nullable: definition.nullable,
-        ddl: ColumnDdl {
-            default: definition.default.as_ref().and_then(default_text),
-            is_auto_increment: definition.is_auto_increment,
-            ..ddl_of_type(column_type)
-        },
+        ddl: ColumnDdl { is_auto_increment: definition.is_auto_increment, ..ddl_of_type(column_type) },
     };
     set_charset(&mut column, definition.charset.as_deref().or(table_charset));
+    set_default(&mut column, definition.default.as_ref());
     column
 }
 
@@ -104,8 +102,23 @@ fn arguments_of(column_type: &ColumnTypeDefinition) -> Vec<String> {
     column_type.arguments.iter().map(text).collect()
 }
 
+/// Sets the column's default value.
+pub(super) fn set_default(column: &mut ColumnSchema, default: Option<&DefaultClause>) {
+    column.ddl.default = match default {
+        Some(DefaultClause::Hex(digits)) if is_binary(column) => {
+            parse_hex(digits).and_then(|bytes| String::from_utf8(bytes).ok())
+        }
+        default => default.and_then(default_text),
+    };
+}
+
+/// Returns whether values are bytes without a character set.
+pub(super) fn is_binary(column: &ColumnSchema) -> bool {
+    BINARY_TYPES.contains(&&*column.data_type)
+}
+
 /// Returns a default value as text; `None` if it is NULL, an expression, or not text.
-pub(super) fn default_text(default: &DefaultClause) -> Option<String> {
+fn default_text(default: &DefaultClause) -> Option<String> {
     match default {
         DefaultClause::Text(text) | DefaultClause::Number(text) => Some(text.clone()),
         DefaultClause::CurrentTimestamp => Some("1970-01-01 00:00:00".to_owned()),

@@ -18,7 +18,7 @@ use sql::quote::{quote_name, quote_table};
 
 use crate::column_catalogue::{ColumnSchema, TableSchema};
 use crate::ddl_schema::column::{
-    column_of, convert_charset, default_collation_of, default_text, parse_column_ddl, put_column,
+    column_of, convert_charset, default_collation_of, is_binary, parse_column_ddl, put_column, set_default,
 };
 
 pub(crate) use crate::ddl_schema::table_changes::put_changes;
@@ -84,12 +84,15 @@ impl DdlSchema {
     /// Inserts a table from another source. `statement` is its SHOW CREATE TABLE, if available, which has more detail.
     pub fn insert_table(&mut self, names: [&str; 2], mut facts: TableSchema, statement: Option<&str>) {
         if let Some(made) = statement.and_then(parse_show_create_table)
-            && made
+            && made.columns.iter().map(|column| &column.name).eq(facts
                 .columns
                 .iter()
                 .map(|column| &column.name)
-                .eq(facts.columns.iter().map(|column| &column.name))
+                .take(made.columns.len()))
         {
+            // DDL statements in the log do not have the columns that MariaDB hides in a system-versioned table either.
+            facts.columns.truncate(made.columns.len());
+            facts.primary_key.retain(|name| made.columns.iter().any(|column| column.name == *name));
             facts.charset = made.charset;
             for (column, made) in facts.columns.iter_mut().zip(made.columns) {
                 column.ddl = made.ddl;
@@ -126,6 +129,25 @@ impl DdlSchema {
             }
         }
         Self { tables: Arc::new(tables), charsets: Arc::new(charsets) }
+    }
+}
+
+impl TableSchema {
+    /// Returns whether a column of bytes has a default value. For these, `information_schema` has hexadecimal digits,
+    /// or omits what follows a zero byte.
+    pub fn has_byte_defaults(&self) -> bool {
+        self.columns.iter().any(|column| is_binary(column) && column.ddl.default.is_some())
+    }
+
+    /// Takes the default values of columns of bytes from the table's SHOW CREATE TABLE; without it, they have none.
+    pub fn set_byte_defaults(&mut self, statement: Option<&str>) {
+        let made = statement.and_then(parse_show_create_table).unwrap_or_default();
+        for column in self.columns.iter_mut().filter(|column| is_binary(column)) {
+            let found = made.columns.iter().find(|made| made.name == column.name);
+            let default = found.and_then(|made| made.ddl.default.clone());
+            // Servers without hexadecimal literals there replace bytes that are not UTF-8.
+            column.ddl.default = default.filter(|text| !text.contains(['?', char::REPLACEMENT_CHARACTER]));
+        }
     }
 }
 
@@ -473,7 +495,7 @@ fn set_defaults(columns: &mut [ColumnSchema], changes: &[TableChange]) -> Option
     for change in changes {
         if let TableChange::SetDefault { column: name, default } = change {
             let column = columns.iter_mut().find(|column| column.name.eq_ignore_ascii_case(name))?;
-            column.ddl.default = default.as_ref().and_then(default_text);
+            set_default(column, default.as_ref());
         }
     }
     Some(())

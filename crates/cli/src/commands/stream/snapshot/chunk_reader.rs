@@ -8,7 +8,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use binlog::gtid::GtidSet;
-use servers::{CancelToken, ConnectionError, GtidMode, ServerAddress, ServerFacts, SqlConnection};
+use servers::{
+    CancelToken, ConnectionError, GtidMode, ServerAddress, ServerFacts, ServerTable, SqlConnection,
+};
 use sql::quote;
 use stream::{
     ChunkBounds, KeyLiterals, ResumePosition, SnapshotQuery, SnapshotQueryKind, TableChunk, TableSchema,
@@ -258,7 +260,9 @@ fn describe(sql: &mut SqlConnection, names: [&str; 2]) -> Result<ReaderResult, C
     if found_names != names {
         return refused(&format!("the name of the table is {}", found_names.join(".")));
     }
-    if cell_text(row.get(3)) != "BASE TABLE" || !cell_text(row.get(2)).eq_ignore_ascii_case("InnoDB") {
+    let found =
+        ServerTable { engine: row.get(2).map(|_| cell_text(row.get(2))), table_type: cell_text(row.get(3)) };
+    if !found.has_rows() || !found.engine.is_some_and(|engine| engine.eq_ignore_ascii_case("InnoDB")) {
         return refused("it is not a table of InnoDB");
     }
     let Some(definition) = facts(sql, names)? else { return Ok(ReaderResult::Redefined) };

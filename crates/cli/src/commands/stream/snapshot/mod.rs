@@ -9,7 +9,7 @@ mod snapshot_point;
 use std::ops::ControlFlow;
 
 use anyhow::{Context, anyhow};
-use servers::{CancelToken, GtidMode, ServerAddress, ServerFacts, SqlConnection};
+use servers::{CancelToken, GtidMode, IS_ROW_TABLE, ServerAddress, ServerFacts, SqlConnection};
 use sql::quote;
 use stream::{
     DdlSchema, RecordSink, ResumePosition, ResumeToken, SnapshotWriter, StreamGtidState, StreamGtids,
@@ -17,7 +17,7 @@ use stream::{
 };
 use tracing::{info, warn};
 
-use crate::column_name_source::{ColumnNameSource, cell_text, facts};
+use crate::column_name_source::{ColumnNameSource, cell_text, facts, show_create_table};
 use crate::commands::stream::live::{self, ResumePoint};
 use crate::commands::stream::log_stream::{failed, now_ns};
 use crate::commands::stream::snapshot::snapshot_point::{
@@ -119,12 +119,8 @@ fn define(
         definitions.insert_database(&cell_text(database.first()), &cell_text(database.get(1)));
     }
     for table in tables {
-        let shown = match connection.rows(&format!("SHOW CREATE TABLE {}", table.quoted_name())) {
-            Ok(rows) => rows.first().map(|row| cell_text(row.get(1))),
-            // The table may have been dropped. The log contains its DROP TABLE.
-            Err(error) if error.code().is_some() => None,
-            Err(error) => return Err(error),
-        };
+        // The table may have been dropped. The log contains its DROP TABLE.
+        let shown = show_create_table(connection, &table.quoted_name())?;
         definitions.insert_table(table.names(), table.facts.clone(), shown.as_deref());
     }
     Ok(())
@@ -196,11 +192,11 @@ fn list_tables(
     connection: &mut SqlConnection,
     settings: &StreamSettings,
 ) -> Result<Vec<TableIdentity>, anyhow::Error> {
-    let rows = connection.rows(
+    let rows = connection.rows(&format!(
         "SELECT table_schema, table_name, engine, UNIX_TIMESTAMP(create_time) FROM information_schema.tables
-         WHERE table_type = 'BASE TABLE'
-           AND table_schema NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema') ORDER BY 1, 2",
-    )?;
+         WHERE {IS_ROW_TABLE}
+           AND table_schema NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema') ORDER BY 1, 2"
+    ))?;
     let mut tables = Vec::new();
     for row in rows {
         let names = [cell_text(row.first()), cell_text(row.get(1))];
