@@ -91,7 +91,9 @@ fn user_variables_keep_text_that_is_invalid_in_their_character_set() -> Result<(
 #[test]
 fn rows_of_system_tables_are_applied_apart_from_other_rows() -> Result<()> {
     let source = source(&Launch::mysql(), &[])?;
-    source.sql("create database d; create table d.t (id int primary key)")?;
+    source.sql(
+        "create database d; create table d.t (id int primary key); create table d.u (id int primary key)",
+    )?;
     for id in 0..20 {
         source.sql(&format!(
             "insert into d.t values ({id}); \
