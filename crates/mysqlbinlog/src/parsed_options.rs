@@ -33,6 +33,8 @@ pub(crate) enum Base64Output {
 }
 
 const BASE64_WORDS: [&str; 4] = ["NEVER", "AUTO", "UNSPEC", "DECODE-ROWS"];
+const BASE64_OUTPUTS: [Base64Output; 4] =
+    [Base64Output::Never, Base64Output::Auto, Base64Output::Auto, Base64Output::DecodeRows];
 const REMOTE_WORDS: [&str; 2] = ["BINLOG-DUMP-NON-GTIDS", "BINLOG-DUMP-GTIDS"];
 const PROTOCOL_WORDS: [&str; 4] = ["TCP", "SOCKET", "PIPE", "MEMORY"];
 const SSL_MODE_WORDS: [&str; 5] = ["DISABLED", "PREFERRED", "REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY"];
@@ -159,11 +161,7 @@ impl OptionVisitor for ParsedOptions<'_> {
             OptionId::Help => return self.stop_for(HelpRequest::Help),
             OptionId::Version => return self.stop_for(HelpRequest::Version),
             OptionId::Base64Output => {
-                self.base64 = match match_choice(text, spec.name, &BASE64_WORDS, diagnostics)? {
-                    0 => Base64Output::Never,
-                    3 => Base64Output::DecodeRows,
-                    _ => Base64Output::Auto,
-                };
+                self.base64 = BASE64_OUTPUTS[match_choice(text, spec.name, &BASE64_WORDS, diagnostics)?];
             }
             OptionId::Verbose => self.verbose += 1,
             OptionId::ShortForm => {

@@ -156,6 +156,7 @@ impl TableAlteration {
         };
         self.table.columns = columns.iter().map(alter).collect::<Result<_, _>>()?;
         self.sources = columns.iter().map(AlteredColumn::source).collect();
+        assert_eq!(self.sources.len(), self.table.columns.len(), "ours: one source for each column");
         let source_of = |name: &str| before.iter().position(|column| column.name.eq_ignore_ascii_case(name));
         self.table.alter_keys(|name| {
             let source = source_of(name)?;
@@ -169,7 +170,8 @@ impl TableAlteration {
         Ok(())
     }
 
-    /// Applies a change, except to the positions and names of columns, and to keys that exist. `columns` has the columns after the statement.
+    /// Applies a change, except to the positions and names of columns, and to keys that exist. `columns` has the columns
+    /// after the statement.
     fn apply_change(
         &mut self,
         change: &TableChange,
@@ -338,6 +340,7 @@ fn is_empty(editor: &SchemaEditor<'_>, table: &CatalogueTable) -> Result<bool, T
 
 /// Returns true if SQLite's columns and primary key stay unchanged.
 fn is_same_shape(old: &CatalogueTable, new: &CatalogueTable, sources: &[Option<usize>]) -> bool {
+    assert_eq!(new.columns.len(), sources.len(), "ours: one source for each column");
     let all = old.columns.len() == new.columns.len();
     all && sources.iter().enumerate().all(|(at, source)| *source == Some(at))
         && create_sql(old, "") == create_sql(new, "")

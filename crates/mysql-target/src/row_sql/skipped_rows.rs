@@ -49,6 +49,7 @@ impl SkippedRows {
     pub(super) fn skip(&mut self, transition: RowTransition) -> Result<(), TargetFailure> {
         let Some(end) = transition.end else { return Ok(()) };
         let count = self.rows.entry(end).or_default();
+        assert!(*count <= 1 || !transition.has_key, "ours: a key identifies one row");
         *count = if transition.has_key { 1 } else { *count + 1 };
         match self.rows.len() <= ROWS_MAX {
             true => Ok(()),
@@ -66,6 +67,7 @@ impl SkippedRows {
     pub(super) fn follow(&mut self, transition: RowTransition) -> Result<bool, TargetFailure> {
         let Some(start) = transition.start else { return Ok(false) };
         let Some(count) = self.rows.get_mut(&start) else { return Ok(false) };
+        assert!(*count > 0, "ours: only rows with a skipped change are tracked");
         *count -= 1;
         if *count == 0 {
             self.rows.remove(&start);
@@ -99,6 +101,7 @@ impl StatementBatch<'_> {
     /// Returns the identity of a row: its table and its key, without a key all its values.
     fn identity(&self, image: &RowImage<'_, '_>) -> Result<RowIdentity, TargetFailure> {
         let columns = &self.plan.condition_columns;
+        assert!(self.plan.key_size <= columns.len(), "ours: conditions begin with the key");
         let key = &columns[..self.plan.key_size];
         let mut text = self.plan.table.name.clone();
         for mapping in if key.is_empty() { columns } else { key } {

@@ -88,7 +88,7 @@ impl<'c> AlteredColumn<'c> {
 /// Returns the columns that the changes do not drop, with their new names and definitions, in the order before the
 /// statement.
 fn keep_columns<'c>(before: &[&'c str], changes: &'c [TableChange]) -> Option<Vec<AlteredColumn<'c>>> {
-    let keep = |(source, name): (usize, &&'c str)| Some(AlteredColumn::Kept { source, name: *name });
+    let keep = |(source, name): (usize, &&'c str)| Some(AlteredColumn::Kept { source, name });
     let mut columns: Vec<Option<AlteredColumn<'c>>> = before.iter().enumerate().map(keep).collect();
     for change in changes {
         match change {
