@@ -1,10 +1,9 @@
 //! Directories that commands write to.
 
+use std::fs;
 use std::path::Path;
-use std::{env, fs};
 
 use anyhow::{Context, bail};
-use logs::find_archived_logs;
 
 /// Creates the directory if it does not exist.
 pub(crate) fn create_directory(path: &Path) -> anyhow::Result<()> {
@@ -22,11 +21,12 @@ pub(crate) fn refuse_url(path: &Path) -> anyhow::Result<()> {
 }
 
 /// Refuses a directory in an archive: other files there would replace those of the archive, or be read as logs.
+#[cfg(any(feature = "archive", feature = "columns"))]
 pub(crate) fn refuse_archive(path: &Path) -> anyhow::Result<()> {
     // The last parts of the path may not exist yet.
     let existing = path.ancestors().find_map(|ancestor| fs::canonicalize(ancestor).ok());
-    let Some(existing) = existing.or_else(|| env::current_dir().ok()) else { return Ok(()) };
-    match existing.ancestors().any(|ancestor| find_archived_logs(ancestor).is_some()) {
+    let Some(existing) = existing.or_else(|| std::env::current_dir().ok()) else { return Ok(()) };
+    match existing.ancestors().any(|ancestor| logs::find_archived_logs(ancestor).is_some()) {
         true => bail!("{} is in an archive: give a directory outside of it", path.display()),
         false => Ok(()),
     }
