@@ -225,3 +225,55 @@ pub(crate) fn cell_text(cell: Option<&Option<Vec<u8>>>) -> String {
     let bytes = cell.and_then(|cell| cell.as_deref()).unwrap_or_default();
     String::from_utf8_lossy(bytes).into_owned()
 }
+
+#[cfg(test)]
+mod tests {
+    use binlog::Flavour;
+    use servers::ServerColumn;
+    use stream::TableSchema;
+
+    use super::{add_hidden_period, column_schema, constant_default};
+
+    #[test]
+    fn defaults_are_constants() {
+        let check = |flavour, data_type: &str, default: &str, expected: Option<&str>| {
+            let column = ServerColumn { data_type: data_type.to_owned(), ..ServerColumn::default() };
+            assert_eq!(constant_default(default, &column, flavour).as_deref(), expected, "{default}");
+        };
+        check(Flavour::MySql, "varchar", "a'b", Some("a'b"));
+        check(Flavour::MySql, "timestamp", "CURRENT_TIMESTAMP(3)", Some("1970-01-01 00:00:00"));
+        check(Flavour::MariaDb, "varchar", "'a''b\\\\c'", Some("a'b\\c"));
+        check(Flavour::MariaDb, "int", "-5", Some("-5"));
+        check(Flavour::MariaDb, "varbinary", "x'78797a'", Some("xyz"));
+        check(Flavour::MariaDb, "varbinary", "x'00ff'", None);
+        check(Flavour::MariaDb, "varchar", "NULL", None);
+        check(Flavour::MariaDb, "varchar", "concat('a','b')", None);
+        check(Flavour::MariaDb, "varchar", "'a' + 1", None);
+        check(Flavour::MariaDb, "datetime", "current_timestamp()", Some("1970-01-01 00:00:00"));
+    }
+
+    #[test]
+    fn vectors_of_mariadb_are_bytes() {
+        let check = |flavour, expected: &str| {
+            let [data_type, column_type] = ["vector", "vector(3)"].map(str::to_owned);
+            let column = ServerColumn { data_type, column_type, octets: 12, ..ServerColumn::default() };
+            assert_eq!(column_schema(column, flavour).column_type, expected);
+        };
+        check(Flavour::MySql, "vector(3)");
+        check(Flavour::MariaDb, "varbinary(12)");
+    }
+
+    #[test]
+    fn hidden_periods_are_last() {
+        let check = |key: &[&str], expected: &[&str]| {
+            let primary_key = key.iter().map(|name| (*name).to_owned()).collect();
+            let mut schema = TableSchema { primary_key, ..TableSchema::default() };
+            add_hidden_period(&mut schema);
+            let names: Vec<&str> = schema.columns.iter().map(|column| &*column.name).collect();
+            assert_eq!(names, ["row_start", "row_end"]);
+            assert_eq!(schema.primary_key, expected);
+        };
+        check(&["id"], &["id", "row_end"]);
+        check(&[], &[]);
+    }
+}

@@ -84,15 +84,12 @@ impl DdlSchema {
     /// Inserts a table from another source. `statement` is its SHOW CREATE TABLE, if available, which has more detail.
     pub fn insert_table(&mut self, names: [&str; 2], mut facts: TableSchema, statement: Option<&str>) {
         if let Some(made) = statement.and_then(parse_show_create_table)
-            && made.columns.iter().map(|column| &column.name).eq(facts
+            && made
                 .columns
                 .iter()
                 .map(|column| &column.name)
-                .take(made.columns.len()))
+                .eq(facts.columns.iter().map(|column| &column.name))
         {
-            // DDL statements in the log do not have the columns that MariaDB hides in a system-versioned table either.
-            facts.columns.truncate(made.columns.len());
-            facts.primary_key.retain(|name| made.columns.iter().any(|column| column.name == *name));
             facts.charset = made.charset;
             for (column, made) in facts.columns.iter_mut().zip(made.columns) {
                 column.ddl = made.ddl;
@@ -524,7 +521,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::{DdlContext, DdlSchema};
-    use crate::column_catalogue::{ColumnSchema, TableSchema};
+    use crate::column_catalogue::{ColumnDdl, ColumnSchema, TableSchema};
 
     /// Checks the tables that statements create, and that these survive saving.
     fn check(statements: &[&str], expected: &str) {
@@ -673,6 +670,48 @@ mod tests {
             ["latin1", "utf8mb4", "utf8mb4"].map(|set| format!("`a` varchar(9) CHARACTER SET {set}"));
         assert_eq!(definitions.to_string(), format!("CREATE TABLE `d`.`t` ({});\n", expected.join(", ")));
         assert_eq!(DdlSchema::parse(&definitions.to_string()), definitions);
+    }
+
+    #[test]
+    fn inserted_tables_have_their_hidden_period() {
+        let column = |name: &str, data_type: &str, column_type: &str| {
+            let [name, data_type, column_type] = [name, data_type, column_type].map(str::to_owned);
+            ColumnSchema { name, data_type, column_type, ..ColumnSchema::default() }
+        };
+        let end = |name| column(name, "timestamp", "timestamp(6)");
+        let columns = vec![column("id", "tinyint", "tinyint(1)"), end("row_start"), end("row_end")];
+        let primary_key = ["id", "row_end"].map(str::to_owned).to_vec();
+        let facts = TableSchema { columns, primary_key, ..TableSchema::default() };
+        let mut definitions = DdlSchema::default();
+        let statement = "CREATE TABLE `t` (`id` boolean NOT NULL, PRIMARY KEY (`id`)) WITH SYSTEM VERSIONING";
+        definitions.insert_table(["d", "t"], facts, Some(statement));
+        // The type has the words of the statement.
+        let expected = "CREATE TABLE `d`.`t` (`id` boolean NOT NULL, `row_start` timestamp(6) NOT NULL, \
+                        `row_end` timestamp(6) NOT NULL, PRIMARY KEY (`id`, `row_end`));\n";
+        assert_eq!(definitions.to_string(), expected);
+    }
+
+    #[test]
+    fn byte_defaults_are_those_of_the_statement() {
+        let check = |definition: &str, expected: Option<&str>| {
+            let ddl = ColumnDdl { default: Some("0x".to_owned()), ..ColumnDdl::default() };
+            let [name, data_type] = ["a", "varbinary"].map(str::to_owned);
+            let columns = vec![ColumnSchema { name, data_type, ddl, ..ColumnSchema::default() }];
+            let mut table = TableSchema { columns, ..TableSchema::default() };
+            assert!(table.has_byte_defaults());
+            let statement = format!("CREATE TABLE `t` (\n  `a` varbinary(9) DEFAULT {definition}\n)");
+            table.set_byte_defaults(Some(&statement).filter(|_| !definition.is_empty()).map(String::as_str));
+            assert_eq!(table.columns[0].ddl.default.as_deref(), expected, "{definition}");
+        };
+        check("'xyz'", Some("xyz"));
+        check("'a''b\\\\c\\0'", Some("a'b\\c\0"));
+        check("x'78797a'", Some("xyz"));
+        check("0x00FF", None);
+        check("'?\\0?'", None);
+        check("'\u{fffd}'", None);
+        check("(uuid_to_bin('a'))", None);
+        check("NULL", None);
+        check("", None);
     }
 
     #[test]
