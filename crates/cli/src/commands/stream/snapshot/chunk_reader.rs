@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use binlog::gtid::GtidSet;
 use servers::{
-    CancelToken, ConnectionError, GtidMode, ServerAddress, ServerFacts, ServerTable, SqlConnection,
+    CancelToken, ConnectionError, GtidMode, IS_ROW_TABLE, ServerAddress, ServerFacts, SqlConnection,
 };
 use sql::quote;
 use stream::{
@@ -250,7 +250,7 @@ fn describe(sql: &mut SqlConnection, names: [&str; 2]) -> Result<ReaderResult, C
     let refused = |reason: &str| Ok(ReaderResult::Refused(reason.to_owned()));
     let [database, table] = names.map(str::as_bytes);
     let found = sql.rows(&format!(
-        "SELECT table_schema, table_name, engine, table_type FROM information_schema.tables WHERE {}",
+        "SELECT table_schema, table_name, engine, {IS_ROW_TABLE} FROM information_schema.tables WHERE {}",
         quote::table_condition(database, table)
     ))?;
     let Some(row) = found.first() else {
@@ -260,9 +260,7 @@ fn describe(sql: &mut SqlConnection, names: [&str; 2]) -> Result<ReaderResult, C
     if found_names != names {
         return refused(&format!("the name of the table is {}", found_names.join(".")));
     }
-    let found =
-        ServerTable { engine: row.get(2).map(|_| cell_text(row.get(2))), table_type: cell_text(row.get(3)) };
-    if !found.has_rows() || !found.engine.is_some_and(|engine| engine.eq_ignore_ascii_case("InnoDB")) {
+    if cell_text(row.get(3)) != "1" || !cell_text(row.get(2)).eq_ignore_ascii_case("InnoDB") {
         return refused("it is not a table of InnoDB");
     }
     let Some(definition) = facts(sql, names)? else { return Ok(ReaderResult::Redefined) };
