@@ -1,44 +1,53 @@
 //! Selection of transactions: by start, stop and excluded GTIDs.
 
 use binlog::gtid::GtidSet;
-use clap::Args;
+use clap::{ArgGroup, Args};
 use replay::{SelectionBound, SelectionStart, SelectionStop, TransactionSelection};
 
 use crate::exit::CommandFailure;
 use crate::value_parsers::{check_period, parse_any_gtids, parse_gtids, parse_number, parse_time};
 
+/// Options for the start, of which one may be given. Settings follow this rule only for groups that name their options:
+/// clap completes groups that options name when it builds the command, after the settings.
+const STARTS: [&str; 4] = ["start_position", "start_datetime", "start_gtid", "start_after_gtid"];
+
+/// Options for the stop, of which one may be given.
+const STOPS: [&str; 5] =
+    ["stop_position", "stop_datetime", "stop_datetime_inclusive", "stop_gtid", "stop_after_gtid"];
+
 /// Options that select transactions.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Transactions")]
+#[command(group(ArgGroup::new("start").args(STARTS)), group(ArgGroup::new("stop").args(STOPS)))]
 pub(crate) struct SelectionArgs {
     /// Start at the first transaction at or after this position of the source's log.
-    #[arg(long, value_name = "LOG:POSITION", group = "start", value_parser = parse_position)]
+    #[arg(long, value_name = "LOG:POSITION", value_parser = parse_position)]
     start_position: Option<SelectionBound>,
     /// Start at the first transaction that was committed at or after this time: a local time such as
     /// 2026-11-22 01:00:00, or one with Z or a UTC offset; fractions of a second are allowed.
-    #[arg(long, value_name = "TIME", group = "start", value_parser = parse_bound)]
+    #[arg(long, value_name = "TIME", value_parser = parse_bound)]
     start_datetime: Option<SelectionBound>,
     /// Start at the first transaction in GTIDS.
-    #[arg(long, value_name = "GTIDS", group = "start", value_parser = parse_gtids)]
+    #[arg(long, value_name = "GTIDS", value_parser = parse_gtids)]
     start_gtid: Option<GtidSet>,
     /// Start after the first transaction in GTIDS.
-    #[arg(long, value_name = "GTIDS", group = "start", value_parser = parse_gtids)]
+    #[arg(long, value_name = "GTIDS", value_parser = parse_gtids)]
     start_after_gtid: Option<GtidSet>,
     /// Stop before the first transaction at or after this position of the source's log.
-    #[arg(long, value_name = "LOG:POSITION", group = "stop", value_parser = parse_position)]
+    #[arg(long, value_name = "LOG:POSITION", value_parser = parse_position)]
     stop_position: Option<SelectionBound>,
     /// Stop before the first transaction in the logs that was committed at or after this time. Later transactions in
     /// the logs are not included, even if they have an earlier time.
-    #[arg(long, value_name = "TIME", group = "stop", value_parser = parse_bound)]
+    #[arg(long, value_name = "TIME", value_parser = parse_bound)]
     stop_datetime: Option<SelectionBound>,
     /// As --stop-datetime, but transactions that were committed at exactly this time are included.
-    #[arg(long, value_name = "TIME", group = "stop", value_parser = parse_inclusive_stop)]
+    #[arg(long, value_name = "TIME", value_parser = parse_inclusive_stop)]
     stop_datetime_inclusive: Option<SelectionBound>,
     /// Stop before the first transaction in GTIDS.
-    #[arg(long, value_name = "GTIDS", group = "stop", value_parser = parse_gtids)]
+    #[arg(long, value_name = "GTIDS", value_parser = parse_gtids)]
     stop_gtid: Option<GtidSet>,
     /// Stop after the first transaction in GTIDS.
-    #[arg(long, value_name = "GTIDS", group = "stop", value_parser = parse_gtids)]
+    #[arg(long, value_name = "GTIDS", value_parser = parse_gtids)]
     stop_after_gtid: Option<GtidSet>,
     /// Exclude the transactions in GTIDS.
     #[arg(long, value_name = "GTIDS", value_parser = parse_any_gtids)]

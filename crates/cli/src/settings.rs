@@ -245,25 +245,20 @@ fn apply_to_commands(
     settings: &SettingsFile,
     typed: &TypedOptions,
 ) -> anyhow::Result<Command> {
-    // clap creates a group that only options name when it builds the command.
-    let mut built = command.clone();
-    built.build();
-    let mut command = apply_to_command(command, &built, None, settings, &[])?;
+    let mut command = apply_to_command(command, None, settings, &[])?;
     let names: Vec<String> = command.get_subcommands().map(|inner| inner.get_name().to_owned()).collect();
     for name in names.iter().filter(|name| *name != DUMP_COMMAND) {
-        let both = command.find_subcommand(name).cloned().zip(built.find_subcommand(name));
-        let Some((inner, built)) = both else { continue };
-        let inner = apply_to_command(inner, built, Some(name), settings, typed.of(name))?;
+        let Some(inner) = command.find_subcommand(name).cloned() else { continue };
+        let inner = apply_to_command(inner, Some(name), settings, typed.of(name))?;
         command = command.mut_subcommand(name, |_| inner);
     }
     Ok(command)
 }
 
-/// Applies the settings of one command's own options; `name` is `None` for the options of all commands. `built` is the
-/// same command with all its groups. `typed` are the options on the command line.
+/// Applies the settings of one command's own options; `name` is `None` for the options of all commands. `typed` are the
+/// options on the command line.
 fn apply_to_command(
     mut command: Command,
-    built: &Command,
     name: Option<&str>,
     settings: &SettingsFile,
     typed: &[Id],
@@ -274,8 +269,8 @@ fn apply_to_command(
             given.push(GivenSetting { id, long, value });
         }
     }
-    given.retain(|setting| !typed.iter().any(|other| do_exclude(built, &setting.id, other)));
-    for setting in without_overridden(built, given)? {
+    given.retain(|setting| !typed.iter().any(|other| do_exclude(&command, &setting.id, other)));
+    for setting in without_overridden(&command, given)? {
         command = apply_setting(command, setting)?;
     }
     Ok(command)
