@@ -66,7 +66,7 @@ pub(crate) struct ParsedOptions<'a> {
     pub(crate) remote_server_switch: bool,
     pub(crate) protocol: Option<RemoteProtocol>,
     pub(crate) ssl_mode: Option<RemoteSslMode>,
-    /// Whether `--ssl-fips-mode` is not OFF.
+    /// Set if `--ssl-fips-mode` is not OFF.
     pub(crate) needs_fips: bool,
     pub(crate) password: Option<Vec<u8>>,
     /// Asks for the password.
