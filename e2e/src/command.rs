@@ -3,13 +3,12 @@
 use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use testkit::TestServer;
+use testkit::{TestServer, pause_after_check};
 
 use crate::program::bintide;
 
@@ -140,11 +139,12 @@ pub fn wait_for(check: impl FnMut() -> Result<()>) -> Result<()> {
 /// Fails if the check fails until the end, with its last error.
 pub fn wait_for_within(limit: Duration, mut check: impl FnMut() -> Result<()>) -> Result<()> {
     let began = Instant::now();
-    while let Err(error) = check() {
-        if began.elapsed() > limit {
-            return Err(error);
+    loop {
+        let check_began = Instant::now();
+        match check() {
+            Ok(()) => return Ok(()),
+            Err(error) if began.elapsed() > limit => return Err(error),
+            Err(_) => pause_after_check(check_began),
         }
-        thread::sleep(Duration::from_millis(50));
     }
-    Ok(())
 }

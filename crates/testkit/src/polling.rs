@@ -7,8 +7,11 @@ use anyhow::{Result, ensure};
 
 /// Time after which a wait fails. A replica on a busy machine needs minutes to apply the changes of one minute.
 const TIMEOUT: Duration = Duration::from_secs(240);
-/// Interval between two checks.
-const POLL_INTERVAL: Duration = Duration::from_millis(5);
+/// Minimum interval between two checks.
+const POLL_INTERVAL_MIN: Duration = Duration::from_millis(5);
+/// Minimum interval between two checks, in durations of a check. A check that asks a server starts a client: without
+/// this limit, the clients of a few waiting tests would occupy all cores.
+const CHECK_PAUSE_RATIO: u32 = 4;
 
 /// Waits until a condition holds. The description completes the error "timed out waiting for".
 ///
@@ -28,11 +31,19 @@ pub fn wait_until_within(
     mut condition: impl FnMut() -> Result<bool>,
 ) -> Result<()> {
     let begin = Instant::now();
-    while !condition()? {
+    loop {
+        let check_begin = Instant::now();
+        if condition()? {
+            return Ok(());
+        }
         ensure!(begin.elapsed() < limit, "timed out waiting for {description}");
-        thread::sleep(POLL_INTERVAL);
+        pause_after_check(check_begin);
     }
-    Ok(())
+}
+
+/// Sleeps after a check that began at this time, and is to be repeated.
+pub fn pause_after_check(check_begin: Instant) {
+    thread::sleep(POLL_INTERVAL_MIN.max(check_begin.elapsed() * CHECK_PAUSE_RATIO));
 }
 
 #[cfg(test)]
