@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use std::{iter, thread};
 
 use anyhow::{Context, Result, ensure};
@@ -14,7 +14,7 @@ use e2e::replays;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
-use testkit::{Launch, PackageHome, TestPackage, TestServer, wait_until};
+use testkit::{Launch, PackageHome, TestPackage, TestServer, wait_until, wait_until_within};
 
 /// Password of the account `c`.
 const PASSWORD: &str = "se/c@r?e#t%";
@@ -87,10 +87,21 @@ impl Commands {
     /// Runs a command until it ends; stops a command that keeps running with SIGTERM once it is connected.
     fn run_until_connected(&self, name: &str, mut command: Command, user: &str) -> Result<Output> {
         let ends = matches!(name, "replay --to" | "advise");
-        let count = format!("select count(*) from information_schema.processlist where user = '{user}'");
-        let is_connected = || -> Result<bool> { Ok(self.server.sql(&count)?.trim() != "0") };
-        wait_until("the end of the connections of earlier commands", || Ok(!is_connected()?))?;
-        end(command.spawn()?, || Ok(!ends && is_connected()?))
+        wait_until("the end of the connections of earlier commands", || {
+            // The server notices the end of a client that reads its log only at the next event.
+            let ids = self.connection_ids(user)?;
+            for id in ids.split_whitespace() {
+                // The connection may just have ended.
+                let _ = self.server.sql(&format!("kill {id}"));
+            }
+            Ok(ids.is_empty())
+        })?;
+        end(command.spawn()?, || Ok(!ends && !self.connection_ids(user)?.is_empty()))
+    }
+
+    /// Returns the connection ids of a user, one in each line.
+    fn connection_ids(&self, user: &str) -> Result<String> {
+        self.server.sql(&format!("select id from information_schema.processlist where user = '{user}'"))
     }
 
     fn check(&self, name: &str, origin: &str, more: &[String], user: &str) -> Result<()> {
@@ -111,14 +122,12 @@ fn options(name: &str, words: &[String]) -> Vec<String> {
 
 /// Waits for the end of a child; sends SIGTERM once it is connected, if it has not ended before.
 fn end(mut child: Child, is_in: impl Fn() -> Result<bool>) -> Result<Output> {
-    let begun = Instant::now();
-    while child.try_wait()?.is_none() {
-        ensure!(begun.elapsed() < Duration::from_secs(60), "the command neither ends nor connects");
-        if is_in()? {
-            kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGTERM)?;
-            break;
-        }
-        thread::sleep(Duration::from_millis(20));
+    let limit = Duration::from_secs(60);
+    wait_until_within(limit, "the command to end or to connect", || {
+        Ok(child.try_wait()?.is_some() || is_in()?)
+    })?;
+    if child.try_wait()?.is_none() {
+        kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGTERM)?;
     }
     Ok(child.wait_with_output()?)
 }
@@ -200,19 +209,13 @@ fn changed_passwords_are_read_again() -> Result<()> {
     command.args(commands.host_options("receive")).arg("--user=c");
     command.arg(format!("--password-command=cat '{}'", secret.display()));
     let running = ChildGuard::start(&mut command)?;
-    let is_in = || {
-        Ok(server.sql("select id from information_schema.processlist where user = 'c'")?.trim().to_owned())
-    };
     let wait_for_entry = |before: &str| -> Result<String> {
-        let begun = Instant::now();
-        loop {
-            let id: Result<String> = is_in();
-            match id? {
-                id if !id.is_empty() && id != before => return Ok(id),
-                _ => ensure!(begun.elapsed() < Duration::from_secs(30), "the command does not connect"),
-            }
-            thread::sleep(Duration::from_millis(20));
-        }
+        let mut id = String::new();
+        wait_until_within(Duration::from_secs(30), "the command to connect", || {
+            id = commands.connection_ids("c")?.trim().to_owned();
+            Ok(!id.is_empty() && id != before)
+        })?;
+        Ok(id)
     };
     let first = wait_for_entry("")?;
     server.sql("alter user c@'%' identified by 'other'")?;
