@@ -1,12 +1,13 @@
 //! A replica made of two commands: one receives a server's logs, the other applies them as they arrive. After any
 //! restart, the target must have the source's rows.
 
+use std::io::Read as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use e2e::as_sql::{are_equal, rows};
 use e2e::command::wait_for;
 use e2e::program::bintide;
@@ -15,7 +16,7 @@ use e2e::soak::Soak;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
-use testkit::{Launch, SeededRandom, TestServer, seed_from_env};
+use testkit::{Launch, SeededRandom, TestServer, seed_from_env, wait_until, wait_until_within};
 
 const TABLES: &str = "create database d; create table d.t (id int primary key auto_increment, n int);
     create table d.u like d.t; create table d.rounds (n int primary key)";
@@ -42,6 +43,23 @@ fn replay_from(source: &TestServer, relay: &Path, target: &TestServer, more: &[&
     command.env_clear().args(["replay", "-q", "--from", &from, "--relay"]).arg(relay).args(more);
     command.args(["--to", &to]);
     command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().context("could not start replay")
+}
+
+/// Starts a command that reads the source's logs, and waits until it reads them: a command whose first connection fails
+/// ends.
+fn start_reader(source: &TestServer, start: impl FnOnce() -> Result<Child>) -> Result<Child> {
+    let before = source.sql("select connection_id()")?;
+    let mut child = start()?;
+    let readers = format!(
+        "select count(*) from information_schema.processlist where command like 'Binlog Dump%' and id > {before}"
+    );
+    wait_until("the command to read the source's logs", || {
+        if let Some(status) = child.try_wait()? {
+            bail!("a command has ended with {status}: {}", printed_errors(&mut child)?);
+        }
+        Ok(source.sql(&readers)?.trim() != "0")
+    })?;
+    Ok(child)
 }
 
 fn end(mut child: Child) -> Result<()> {
@@ -84,7 +102,7 @@ fn targets_follow_through_kills_of_bintide() -> Result<()> {
         match random.below(4) {
             0 => {
                 end(receiving)?;
-                receiving = receive(&source, directory.path())?;
+                receiving = start_reader(&source, || receive(&source, directory.path()))?;
             }
             1 => {
                 end(replaying)?;
@@ -116,15 +134,23 @@ fn targets_follow_through_restarts_of_all_processes() -> Result<()> {
 }
 
 fn catches_up(source: &TestServer, target: &TestServer, children: &mut [&mut Child]) -> Result<()> {
-    let start = Instant::now();
-    while sums(target).ok() != Some(sums(source)?) {
-        ensure!(start.elapsed() < Duration::from_secs(60), "the target is behind");
+    wait_until_within(Duration::from_secs(60), "the target to catch up", || {
         for child in children.iter_mut() {
-            ensure!(child.try_wait()?.is_none(), "a command has ended");
+            if let Some(status) = child.try_wait()? {
+                bail!("a command has ended with {status}: {}", printed_errors(child)?);
+            }
         }
-        thread::sleep(Duration::from_millis(50));
+        Ok(sums(target).ok() == Some(sums(source)?))
+    })
+}
+
+/// Returns what an ended command wrote to its standard error, if the test reads it.
+fn printed_errors(child: &mut Child) -> Result<String> {
+    let mut text = String::new();
+    if let Some(errors) = &mut child.stderr {
+        errors.read_to_string(&mut text)?;
     }
-    Ok(())
+    Ok(text)
 }
 
 fn end_by_interrupt(child: Child) -> Result<()> {
@@ -147,7 +173,7 @@ fn one_command_follows_a_server() -> Result<()> {
         match round {
             3 | 6 => {
                 end(child)?;
-                child = replay_from(&source, directory.path(), &target, &[])?;
+                child = start_reader(&source, || replay_from(&source, directory.path(), &target, &[]))?;
             }
             5 => {
                 source.kill()?;
@@ -205,7 +231,7 @@ fn mariadb_is_followed_through_kills() -> Result<()> {
         match round {
             2 | 5 => {
                 end(child)?;
-                child = replay_from(&source, directory.path(), &target, &[])?;
+                child = start_reader(&source, || replay_from(&source, directory.path(), &target, &[]))?;
             }
             3 | 6 => {
                 source.kill()?;
