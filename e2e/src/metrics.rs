@@ -1,11 +1,10 @@
 //! Metrics of a running command, as a monitoring system reads them.
 
 use std::collections::HashSet;
-use std::io::{Read, Write};
-use std::net::TcpStream;
 
 use anyhow::{Context, Result, bail, ensure};
 use regex::Regex;
+use testkit::{HttpAnswer, HttpRequest};
 
 /// Text format of metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,12 +16,12 @@ pub enum ExpositionFormat {
 }
 
 impl ExpositionFormat {
-    /// Returns the header that requests the format, and the content type of the answer.
+    /// Returns the value of the Accept header that requests the format, and the content type of the answer.
     const fn headers(self) -> (&'static str, &'static str) {
         match self {
-            Self::Classic => ("Accept: text/plain\r\n", "text/plain; version=0.0.4"),
+            Self::Classic => ("text/plain", "text/plain; version=0.0.4"),
             Self::OpenMetrics => (
-                "Accept: application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5\r\n",
+                "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5",
                 "application/openmetrics-text; version=1.0.0",
             ),
         }
@@ -39,35 +38,20 @@ pub fn scraped(address: &str) -> Result<String> {
     scraped_as(address, ExpositionFormat::Classic)
 }
 
-/// Returns the status line of an answer on this port of the machine, such as `HTTP/1.1 200 OK`.
+/// Reads a path of a server on this port of the machine.
 ///
 /// # Errors
 ///
-/// Fails if the server does not answer.
-pub fn status(port: u16, path: &str) -> Result<String> {
-    Ok(answer(port, path)?.lines().next().context("the answer is empty")?.to_owned())
-}
-
-/// Returns the whole answer on this port of the machine.
-///
-/// # Errors
-///
-/// Fails if the server does not answer.
-pub fn answer(port: u16, path: &str) -> Result<String> {
-    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
-    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes())?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    Ok(answer)
+/// Fails if the server does not answer, or its answer is not HTTP.
+pub fn get(port: u16, path: &str) -> Result<HttpAnswer> {
+    HttpRequest::get(path).send(("127.0.0.1", port))
 }
 
 fn scraped_as(address: &str, format: ExpositionFormat) -> Result<String> {
     let (accept, content_type) = format.headers();
-    let mut stream = TcpStream::connect(address)?;
-    stream.write_all(format!("GET /metrics HTTP/1.1\r\nHost: x\r\n{accept}\r\n").as_bytes())?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    let (head, body) = answer.split_once("\r\n\r\n").context("the answer has no header")?;
+    let request = HttpRequest { headers: &[("Accept", accept)], ..HttpRequest::get("/metrics") };
+    let answer = request.send(address)?;
+    let (head, body) = (&answer.head, answer.text()?);
     ensure!(head.starts_with("HTTP/1.1 200 OK") && head.contains(content_type), "{head}");
     ensure!(head.contains(&format!("Content-Length: {}", body.len())), "{head}");
     check_format(body, format).with_context(|| body.to_owned())?;

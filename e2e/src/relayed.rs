@@ -3,8 +3,6 @@
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::thread;
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use servers::{CancelToken, PasswordSource, PublicKeySource, ServerAddress, SslMode, TlsPolicy};
@@ -44,8 +42,8 @@ impl RelayProcess {
     /// # Errors
     ///
     /// Fails if the relay does not start.
-    pub fn of(server: &TestServer) -> Result<Self> {
-        Self::start(&index_of(server)?, &[])
+    pub fn of(server: &TestServer, more: &[&str]) -> Result<Self> {
+        Self::start(&index_of(server)?, more)
     }
 
     /// Starts the program, also after a stop: on the same port, with the same state.
@@ -74,6 +72,15 @@ impl RelayProcess {
         let http = free_port()?;
         let metrics = format!("--metrics=127.0.0.1:{http}");
         Ok((Self::start(logs, &[&[metrics.as_str()], more].concat())?, http))
+    }
+
+    /// Runs SQL with the mysql client. Returns the client's output, including errors.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the client does not start.
+    pub fn ask(&self, sql: &str) -> Result<String> {
+        ask(self.port, sql, &[])
     }
 
     /// Stops the relay with SIGINT, as Ctrl-C does.
@@ -296,9 +303,6 @@ pub fn wait_for_equal(source: &TestServer, replica: &TestServer) -> Result<()> {
             && let Some(error) = error_of(replica)?
         {
             anyhow::bail!("{error}");
-        }
-        if found != expected {
-            thread::sleep(Duration::from_millis(50));
         }
         Ok(found == expected)
     });

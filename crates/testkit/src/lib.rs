@@ -47,6 +47,7 @@ mod chromium;
 mod debezium_server;
 mod faulty_disk;
 mod fetch;
+mod http;
 mod java_runtime;
 mod kafka_broker;
 #[cfg(feature = "kafka")]
@@ -77,6 +78,7 @@ pub use crate::cargo::{cargo_command, run_cargo, run_cargo_with, without_package
 pub use crate::chromium::{ColorScheme, Screenshot, dump_page, take_screenshot};
 pub use crate::debezium_server::DebeziumServer;
 pub use crate::faulty_disk::{DiskCall, DiskFault, FaultyDisk};
+pub use crate::http::{HttpAnswer, HttpRequest, HttpVersion};
 pub use crate::kafka_broker::{KafkaBroker, SecuredListeners};
 #[cfg(feature = "kafka")]
 pub use crate::kafka_topics::KafkaTopics;

@@ -1,8 +1,7 @@
 //! A real object store for tests: SeaweedFS, with the protocol of S3.
 
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpStream};
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::{self, Child, Command};
 use std::thread;
@@ -12,6 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::cache::{cached_dir, remove_dir, running_dir};
 use crate::fetch::run;
+use crate::http::{HttpRequest, HttpVersion};
 use crate::launch::free_port;
 use crate::spawner::spawn_bound;
 
@@ -189,21 +189,7 @@ fn command(program: &Path, directory: &Path, [s3, master, filer]: [u16; 3]) -> R
 
 /// Sends a request over HTTP, and returns status and body.
 fn request(port: u16, method: &str, path: &str, body: &[u8]) -> Result<(u16, Vec<u8>)> {
-    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
-    stream.set_read_timeout(Some(START_TIMEOUT))?;
-    write!(
-        stream,
-        "{method} {path} HTTP/1.0\r\nHost: 127.0.0.1:{port}\r\nContent-Length: {}\r\n\r\n",
-        body.len()
-    )?;
-    stream.write_all(body)?;
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer)?;
-    let end = answer
-        .windows(4)
-        .position(|bytes| bytes == b"\r\n\r\n")
-        .context("the answer has no end of headers")?;
-    let head = String::from_utf8_lossy(&answer[..end]);
-    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).context("no status")?;
-    Ok((status, answer[end + 4..].to_vec()))
+    let request = HttpRequest { version: HttpVersion::V1_0, method, body, ..HttpRequest::get(path) };
+    let answer = request.send((Ipv4Addr::LOCALHOST, port))?;
+    Ok((answer.status()?, answer.body))
 }

@@ -1,8 +1,7 @@
 //! A schema registry for tests: Apicurio, which has Confluent's interface.
 
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpStream};
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::process::{self, Child, Command};
 use std::thread;
@@ -12,6 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::cache::{cached_dir, remove_dir, running_dir};
 use crate::fetch::run;
+use crate::http::{HttpRequest, HttpVersion};
 use crate::java_runtime::ensure_java;
 use crate::launch::free_port;
 use crate::spawner::spawn_bound;
@@ -109,19 +109,17 @@ impl RegistryServer {
     /// # Errors
     /// Fails if the registry does not answer, or refuses the request.
     pub fn request(&self, method: &str, path: &str, body: &str) -> Result<String> {
-        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port))?;
-        stream.set_read_timeout(Some(START_TIMEOUT))?;
-        write!(
-            stream,
-            "{method} {INTERFACE}{path} HTTP/1.0\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n\
-             Content-Length: {}\r\n\r\n{body}",
-            body.len()
-        )?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        let (head, body) = answer.split_once("\r\n\r\n").context("the registry sends no answer")?;
-        let status = head.split(' ').nth(1).unwrap_or_default();
-        ensure!(status == "200", "{method} {path}: status {status}: {body}");
+        let path = format!("{INTERFACE}{path}");
+        let request = HttpRequest {
+            version: HttpVersion::V1_0,
+            method,
+            headers: &[("Content-Type", "application/json")],
+            body: body.as_bytes(),
+            ..HttpRequest::get(&path)
+        };
+        let answer = request.send((Ipv4Addr::LOCALHOST, self.port))?;
+        let (status, body) = (answer.status()?, answer.text()?);
+        ensure!(status == 200, "{method} {path}: status {status}: {body}");
         Ok(body.to_owned())
     }
 

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use e2e::command::{ChildGuard, CommandOutput, wait_for};
-use e2e::metrics::{number, scraped, status};
+use e2e::metrics::{get, number, scraped};
 use e2e::program::bintide;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -174,10 +174,12 @@ fn followed_logs_wait_while_the_archive_fails() -> Result<()> {
         Ok(())
     };
     wait_for(|| expect_values(["failing", "logs_to_archive", "logs_archived_total"], &[1.0, 1.0, 0.0]))?;
-    ensure!(status(port, "/readyz")?.contains("503"), "{}", status(port, "/readyz")?);
+    let answer = get(port, "/readyz")?;
+    ensure!(answer.status()? == 503, "{answer:?}");
     fs::remove_file(&obstacle)?;
     wait_for(|| expect_values(["failing", "logs_to_archive", "logs_archived_total"], &[0.0, 0.0, 2.0]))?;
-    ensure!(status(port, "/readyz")?.contains("200"), "{}", status(port, "/readyz")?);
+    let answer = get(port, "/readyz")?;
+    ensure!(answer.status()? == 200, "{answer:?}");
     kill(Pid::from_raw(follower.id().try_into()?), Signal::SIGTERM)?;
     let output = follower.output()?;
     let text = String::from_utf8_lossy(&output.stderr);

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use e2e::command;
 use e2e::json_schema::{check_document, check_documents};
-use e2e::metrics::answer;
+use e2e::metrics::get;
 use e2e::program::bintide;
 use e2e::relayed::{RelayProcess, index_of};
 use serde_json::Value;
@@ -250,9 +250,7 @@ fn check_relay(source: &TestServer, directory: &Path) -> Result<()> {
     let relay = RelayProcess::start(&index_of(source)?, &[&format!("--metrics=127.0.0.1:{http}")])?;
     let address = format!("mysql://root@127.0.0.1:{}/", relay.port);
     check_run("relay-status", &["relay", "status", &address])?;
-    let page = answer(http, "/status.json")?;
-    let (_, document) = page.split_once("\r\n\r\n").context("no document")?;
-    let document: Value = serde_json::from_str(document)?;
+    let document: Value = serde_json::from_slice(&get(http, "/status.json")?.body)?;
     ensure!(document["logs"].as_array().is_some_and(|logs| !logs.is_empty()), "{document}");
     check_document("relay-page", &document)
 }

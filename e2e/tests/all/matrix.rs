@@ -290,7 +290,7 @@ fn mysqlbinlog_prints_the_same_from_a_relay_as_from_the_server() -> Result<()> {
         if !home.has(program) {
             return Ok(());
         }
-        let relay = RelayProcess::of(&server.server)?;
+        let relay = RelayProcess::of(&server.server, &[])?;
         let (logs, mut size) = (server.server.binlogs()?, 0);
         for log in &logs[..logs.len() - 1] {
             let name = log.file_name().and_then(|name| name.to_str()).context("a log without a name")?;

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use e2e::command::ChildGuard;
-use e2e::metrics::{scraped, status};
+use e2e::metrics::{get, scraped};
 use e2e::program::bintide;
 use e2e::relayed::index_of;
 use regex::Regex;
@@ -44,7 +44,9 @@ fn metrics_of(arguments: &[&str]) -> Result<String> {
     command.env_clear().args(arguments).arg(format!("--metrics=127.0.0.1:{port}"));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let _running = ChildGuard::start(&mut command)?;
-    wait_until("readiness", || Ok(status(port, "/readyz").is_ok_and(|status| status.ends_with("200 OK"))))?;
+    wait_until("readiness", || {
+        Ok(get(port, "/readyz").and_then(|answer| answer.status()).is_ok_and(|status| status == 200))
+    })?;
     scraped(&format!("127.0.0.1:{port}"))
 }
 

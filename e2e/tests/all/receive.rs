@@ -1,8 +1,7 @@
 //! `bintide receive` compared with its source: the same bytes, wherever it is stopped.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +19,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 use tempfile::TempDir;
-use testkit::{CutMode, Launch, Proxy, SeededRandom, TestServer, seed_from_env};
+use testkit::{CutMode, HttpRequest, Launch, Proxy, SeededRandom, TestServer, seed_from_env};
 
 const TABLE: &str = "create database d; create table d.t (a int primary key auto_increment, b longtext)";
 
@@ -954,10 +953,8 @@ fn metrics_are_served() -> Result<()> {
     let mut lines = BufReader::new(child.stderr.take().context("standard error is not piped")?).lines();
     let address = metrics_of(&lines.next().context("the command ended")??)?;
     wait_for(|| same_logs(&server, directory.path()))?;
-    let mut stream = TcpStream::connect(address)?;
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")?;
-    let mut printed = String::new();
-    stream.read_to_string(&mut printed)?;
+    let answer = HttpRequest::get("/metrics").send(address)?;
+    let printed = answer.text()?;
     let size = fs::metadata(directory.path().join("binlog.000002")).map_or(0, |found| found.len());
     for expected in [
         "bintide_receive_connected 1\n".to_owned(),

@@ -1,7 +1,7 @@
 //! `bintide relay` between real servers: a source, and replicas that cannot read the source's logs themselves.
 
 use std::fs;
-use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use e2e::command::ChildGuard;
-use e2e::metrics::{ExpositionFormat, check_format};
+use e2e::metrics::{ExpositionFormat, check_format, get};
 use e2e::program::bintide;
 use e2e::received::same_logs;
 use e2e::relayed::{
@@ -23,7 +23,8 @@ use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
 use servers::{LinkOptions, ServerAddress, ServerLink, SqlConnection};
 use tempfile::TempDir;
 use testkit::{
-    Launch, PackageHome, ProcessMemory, TestPackage, TestServer, dump_page, free_port, wait_until,
+    HttpRequest, Launch, PackageHome, ProcessMemory, TestPackage, TestServer, dump_page, free_port,
+    wait_until,
 };
 
 /// A replica that stopped at the source's compressed transactions resumes at the relay.
@@ -39,7 +40,7 @@ fn stopped_replicas_resume_at_the_relay() -> Result<()> {
     let error = error_of(&replica)?.context("the replica has not stopped")?;
     ensure!(error.contains("13121"), "{error}");
     replica.sql("stop slave; reset slave all")?;
-    let relay = RelayProcess::of(&source)?;
+    let relay = RelayProcess::of(&source, &[])?;
     follow(&replica, relay.port, ReplicaStartPoint::Gtids)?;
     wait_for_equal(&source, &replica)
 }
@@ -123,7 +124,7 @@ fn mysqlbinlog_copies_the_logs_byte_for_byte() -> Result<()> {
         "use d; set @id = 5000, session group_concat_max_len = 100000; {large} \
          set session binlog_transaction_compression = on; begin; {large} commit"
     ))?;
-    let relay = RelayProcess::of(&source)?;
+    let relay = RelayProcess::of(&source, &[])?;
     for ssl in ["--ssl-mode=DISABLED", "--ssl-mode=REQUIRED"] {
         copy_with_mysqlbinlog(&source, &relay, ssl)?;
     }
@@ -298,8 +299,8 @@ fn connections_without_tls_are_counted() -> Result<()> {
     let output = mysql(&["--tls-version=TLSv1.2", "--ssl-cipher=DHE-RSA-AES256-GCM-SHA384"])?;
     ensure!(!output.status.success(), "{output:?}");
     let number = |name: &str| -> Result<f64> {
-        let (_, metrics) = get(http, "/metrics")?;
-        let line = metrics.lines().find(|line| line.starts_with(name)).context("no such metric")?;
+        let answer = get(http, "/metrics")?;
+        let line = answer.text()?.lines().find(|line| line.starts_with(name)).context("no such metric")?;
         Ok(line.rsplit(' ').next().unwrap_or_default().parse()?)
     };
     wait_until("the failure", || Ok(number("bintide_relay_tls_failures_total ")? == 1.0))?;
@@ -343,7 +344,7 @@ setInterval(() => {
 
 /// Checks that the page needs no horizontal scrolling on a phone.
 fn check_narrow_page(http: u16) -> Result<()> {
-    let (_, page) = get(http, "/")?;
+    let page = get(http, "/")?.text()?.to_owned();
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let port = listener.local_addr()?.port();
     thread::spawn(move || {
@@ -376,7 +377,7 @@ fn serve_in_frame(mut stream: TcpStream, page: &str, http: u16) -> Result<()> {
         "/narrow" => NARROW_PAGE,
         "/" => page,
         _ => {
-            io::copy(&mut request(http, &path)?, &mut stream)?;
+            io::copy(&mut HttpRequest::get(&path).open(("127.0.0.1", http))?, &mut stream)?;
             return Ok(());
         }
     };
@@ -395,7 +396,7 @@ fn mysqlbinlog_8_0_copies_the_logs_over_tls() -> Result<()> {
     source.sql("flush binary logs")?;
     source.sql(&work(100, "off"))?;
     source.sql("flush binary logs")?;
-    let relay = RelayProcess::of(&source)?;
+    let relay = RelayProcess::of(&source, &[])?;
     let directory = TempDir::new()?;
     for log in &source.binlogs()?[..2] {
         let name = log.file_name().and_then(|name| name.to_str()).context("a log without a name")?;
@@ -448,7 +449,7 @@ fn mariadb_follows_mariadb() -> Result<()> {
     source.sql(TABLE)?;
     source.sql("insert into d.t values (1, repeat('x', 5000)), (2, 'y'); flush binary logs; delete from d.t where id = 2")?;
     let replica = replica(TestPackage::MariaDb)?;
-    let relay = RelayProcess::of(&source)?;
+    let relay = RelayProcess::of(&source, &[])?;
     follow(&replica, relay.port, ReplicaStartPoint::FirstLog)?;
     wait_for_equal(&source, &replica)?;
     source.sql("insert into d.t values (3, 'z')")?;
@@ -465,7 +466,7 @@ fn mariadb_follows_mariadb_by_gtid(package: TestPackage) -> Result<()> {
          delete from d.t where id = 2",
     )?;
     let replica = replica(package)?;
-    let mut relay = RelayProcess::of(&source)?;
+    let mut relay = RelayProcess::of(&source, &[])?;
     let follow = |port: u16| {
         replica.sql(&format!(
             "stop slave; change master to master_host = '127.0.0.1', master_port = {port}, master_user = 'repl', \
@@ -480,7 +481,7 @@ fn mariadb_follows_mariadb_by_gtid(package: TestPackage) -> Result<()> {
     source.sql("insert into d.t values (4, 'while it is stopped'); set gtid_domain_id = 7; insert into d.t values (6, 'o')")?;
     relay.run(&[])?;
     wait_for_equal(&source, &replica)?;
-    let other = RelayProcess::of(&source)?;
+    let other = RelayProcess::of(&source, &[])?;
     follow(other.port)?;
     source.sql("insert into d.t values (7, 'at the other relay')")?;
     wait_for_equal(&source, &replica)?;
@@ -509,7 +510,7 @@ fn idle_clients_take_little_memory() -> Result<()> {
     const CLIENTS: u64 = 200;
     const KILOBYTES_MAX: u64 = 150;
     let source = source(TestPackage::Mysql)?;
-    let relay = RelayProcess::of(&source)?;
+    let relay = RelayProcess::of(&source, &[])?;
     let address = relay_address(relay.port);
     let id = relay.running.as_ref().context("the relay does not run")?.id();
     let before = ProcessMemory::of(id)?.resident_kib;
@@ -530,7 +531,7 @@ fn idle_clients_take_little_memory() -> Result<()> {
 fn definitions_are_queried_at_the_named_server_and_rows_are_not() -> Result<()> {
     let source = source(TestPackage::Mysql)?;
     source.sql("create database shop; create table shop.orders (id int primary key, note text)")?;
-    let relay = RelayProcess::of(&source)?;
+    let relay = RelayProcess::of(&source, &[])?;
     let sql = |port: u16, statement: &str| -> Result<String> {
         let address = ServerAddress::parse(&format!("mysql://root@127.0.0.1:{port}/"))?;
         let mut connection = SqlConnection::open(&address)?;
@@ -713,22 +714,6 @@ fn relays_of_relays_receive_compressed_transactions() -> Result<()> {
     Ok(())
 }
 
-/// Sends a GET request, and returns the connection.
-fn request(port: u16, path: &str) -> Result<TcpStream> {
-    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
-    stream.set_read_timeout(Some(Duration::from_secs(30)))?;
-    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: relay\r\n\r\n").as_bytes())?;
-    Ok(stream)
-}
-
-/// Returns the status line and the body of an answer.
-fn get(port: u16, path: &str) -> Result<(String, String)> {
-    let mut answer = String::new();
-    request(port, path)?.read_to_string(&mut answer)?;
-    let (head, body) = answer.split_once("\r\n\r\n").context("the answer has no body")?;
-    Ok((head.lines().next().unwrap_or_default().to_owned(), body.to_owned()))
-}
-
 /// Lag, saved bytes and CPU time of two clients in two forms: as metrics, on the page, as events, and in a
 /// terminal.
 #[test]
@@ -745,8 +730,9 @@ fn clients_and_their_lag_are_shown() -> Result<()> {
         wait_for_equal(&source, replica)?;
     }
     let number = |name: &str, form: &str| -> Result<f64> {
-        let (_, metrics) = get(http, "/metrics")?;
-        check_format(&metrics, ExpositionFormat::Classic)?;
+        let answer = get(http, "/metrics")?;
+        let metrics = answer.text()?;
+        check_format(metrics, ExpositionFormat::Classic)?;
         let label = format!("form=\"{form}\"}}");
         let line = metrics.lines().find(|line| line.starts_with(name) && line.contains(&label));
         let line = line.with_context(|| format!("{name} of {form} is not in {metrics}"))?;
@@ -765,13 +751,12 @@ fn clients_and_their_lag_are_shown() -> Result<()> {
 
 fn check_page(http: u16) -> Result<()> {
     for (path, expected) in [("/healthz", "ok\n"), ("/readyz", "ready\n")] {
-        let (status, body) = get(http, path)?;
-        ensure!(status == "HTTP/1.1 200 OK" && body == expected, "{path}: {status} {body}");
+        let answer = get(http, path)?;
+        ensure!(answer.status()? == 200 && answer.text()? == expected, "{path}: {answer:?}");
     }
-    let (_, page) = get(http, "/")?;
-    ensure!(page.contains("<title>bintide relay</title>"), "{page}");
-    let (_, document) = get(http, "/status.json")?;
-    let document: serde_json::Value = serde_json::from_str(&document)?;
+    let page = get(http, "/")?;
+    ensure!(page.text()?.contains("<title>bintide relay</title>"), "{page:?}");
+    let document: serde_json::Value = serde_json::from_slice(&get(http, "/status.json")?.body)?;
     let forms = document["forms"].as_array().context("no forms")?;
     ensure!(forms.len() == 2 && document["ready"] == true, "{document}");
     ensure!(document["clients"].as_array().is_some_and(|clients| clients.len() == 2), "{document}");
@@ -779,7 +764,7 @@ fn check_page(http: u16) -> Result<()> {
         .as_array()
         .and_then(|logs| logs.iter().find(|log| log["form"] == "plain" && log["complete"] == "Yes"));
     ensure!(plain.is_some_and(|log| log["size"].as_u64() > log["stored_size"].as_u64()), "{document}");
-    let mut events = BufReader::new(request(http, "/events")?).lines();
+    let mut events = BufReader::new(HttpRequest::get("/events").open(("127.0.0.1", http))?).lines();
     for expected in ["event: history", "event: status", "event: status"] {
         let found = events.find(|line| line.as_ref().is_ok_and(|line| line == expected));
         ensure!(found.is_some(), "no {expected}");
@@ -834,7 +819,7 @@ fn slow_clients_and_lost_sources_are_shown() -> Result<()> {
     let directory = TempDir::new()?;
     let from = format!("mysql://root@127.0.0.1:{}/", source.port());
     let (relay, http) = RelayProcess::with_metrics(&directory.path().join("logs"), &["--from", &from])?;
-    wait_until("the source", || Ok(get(http, "/readyz")?.0 == "HTTP/1.1 200 OK"))?;
+    wait_until("the source", || Ok(get(http, "/readyz")?.status()? == 200))?;
     let replica = replica(TestPackage::Mysql)?;
     follow(&replica, relay.port, ReplicaStartPoint::Gtids)?;
     wait_for_equal(&source, &replica)?;
@@ -843,8 +828,7 @@ fn slow_clients_and_lost_sources_are_shown() -> Result<()> {
     source.sql("set session cte_max_recursion_depth = 100000; insert into d.t with recursive n (i) as (select 100 union all select i + 1 from n where i < 20000) select i, repeat(uuid(), 60) from n")?;
     source.sql("insert into d.t values (2, ''); insert into d.t values (3, '')")?;
     wait_until("the lag", || {
-        let (_, document) = get(http, "/status.json")?;
-        let document: serde_json::Value = serde_json::from_str(&document)?;
+        let document: serde_json::Value = serde_json::from_slice(&get(http, "/status.json")?.body)?;
         let client = &document["clients"][0];
         Ok(client["lag_transactions"].as_u64() >= Some(2)
             && client["lag_bytes"].as_u64() > Some(1_000_000)
@@ -853,13 +837,12 @@ fn slow_clients_and_lost_sources_are_shown() -> Result<()> {
     signal(&replica, Signal::SIGCONT)?;
     wait_for_equal(&source, &replica)?;
     drop(source);
-    wait_until("the loss", || Ok(get(http, "/readyz")?.0.starts_with("HTTP/1.1 503")))?;
-    wait_until("the reason", || Ok(get(http, "/readyz")?.1.contains("no source is connected: ")))?;
-    ensure!(get(http, "/healthz")?.0 == "HTTP/1.1 200 OK");
+    wait_until("the loss", || Ok(get(http, "/readyz")?.status()? == 503))?;
+    wait_until("the reason", || Ok(get(http, "/readyz")?.text()?.contains("no source is connected: ")))?;
+    ensure!(get(http, "/healthz")?.status()? == 200);
     // The relay updates the document once a second.
     wait_until("the document", || {
-        let (_, document) = get(http, "/status.json")?;
-        let document: serde_json::Value = serde_json::from_str(&document)?;
+        let document: serde_json::Value = serde_json::from_slice(&get(http, "/status.json")?.body)?;
         let upstream = &document["upstream"][0];
         Ok(upstream["connected"] == "No" && upstream["error"].is_string())
     })?;

@@ -21,7 +21,7 @@ fn replicas_follow(source_package: TestPackage, replicas: &[(TestPackage, Replic
     let source = source(source_package)?;
     source.sql(TABLE)?;
     source.sql(&work(0, "on"))?;
-    let relay = RelayProcess::of(&source)?;
+    let relay = RelayProcess::of(&source, &[])?;
     let mut following: Vec<(TestServer, String)> = Vec::new();
     for (server_id, (package, start)) in (2..).zip(replicas) {
         // A source ends the connection of another MariaDB with the same server_id.
@@ -108,7 +108,7 @@ fn stopped_replicas_by_position_resume_at_the_relay() -> Result<()> {
     wait_until("the replica's error", || Ok(error_of(&replica)?.is_some()))?;
     let error = error_of(&replica)?.context("the replica has not stopped")?;
     ensure!(error.contains("13121"), "{error}");
-    let relay = RelayProcess::of(&source)?;
+    let relay = RelayProcess::of(&source, &[])?;
     replica.sql(&format!(
         "stop slave; change master to master_host = '127.0.0.1', master_port = {}, \
          master_log_file = 'binlog.000002', master_log_pos = 4; start slave",
@@ -138,7 +138,7 @@ fn replicas_stopped_in_the_middle_of_a_log_resume_there() -> Result<()> {
     let fields: Vec<&str> = error.split('\t').collect();
     let (log, position) = (fields.get(9).context("no log")?, fields.get(21).context("no position")?);
     ensure!(*log == "binlog.000001" && position.parse::<u64>()? > 4096, "{log} {position}");
-    let relay = RelayProcess::of(&source)?;
+    let relay = RelayProcess::of(&source, &[])?;
     replica.sql(&format!(
         "stop slave; change master to master_host = '127.0.0.1', master_port = {}, master_log_file = '{log}', \
          master_log_pos = {position}; start slave",
@@ -159,7 +159,7 @@ fn events_larger_than_a_packet() -> Result<()> {
     let source = source(TestPackage::Mysql8_0)?;
     source.sql(TABLE)?;
     source.sql("set names latin1; create table d.big (id int primary key, s longtext) engine=innodb")?;
-    let relay = RelayProcess::of(&source)?;
+    let relay = RelayProcess::of(&source, &[])?;
     let replicas = [replica(TestPackage::Mysql)?, replica(TestPackage::Mysql5_7)?];
     replicas.iter().try_for_each(|replica| follow(replica, relay.port, Gtids))?;
     for (id, compression) in [(1, "off"), (2, "on")] {
@@ -197,7 +197,7 @@ fn sources_with_changing_binlog_checksum() -> Result<()> {
     source.sql("set global binlog_checksum = none")?;
     source.sql(TABLE)?;
     source.sql(&work(0, "on"))?;
-    let relay = RelayProcess::of(&source)?;
+    let relay = RelayProcess::of(&source, &[])?;
     let replicas = [
         (replica(TestPackage::Mysql)?, Gtids),
         (replica(TestPackage::Mysql5_7)?, FirstLog),
@@ -216,7 +216,7 @@ fn sources_with_changing_binlog_checksum() -> Result<()> {
 fn killed_replica_connections_reconnect() -> Result<()> {
     let source = source(TestPackage::Mysql8_0)?;
     source.sql(TABLE)?;
-    let relay = RelayProcess::of(&source)?;
+    let relay = RelayProcess::of(&source, &[])?;
     let replica = replica(TestPackage::Mysql)?;
     follow(&replica, relay.port, Gtids)?;
     wait_for_equal(&source, &replica)?;

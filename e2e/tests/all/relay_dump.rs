@@ -216,7 +216,7 @@ fn clients_with_more_gtids_than_the_source_are_refused() -> Result<()> {
     let uuid = server.sql("select @@server_uuid")?.trim().to_owned();
     let directory = tempfile::tempdir()?;
     let from = format!("--from=mysql://root@127.0.0.1:{}/", server.port());
-    let serving = RelayProcess::of(&server)?;
+    let serving = RelayProcess::of(&server, &[])?;
     let receiving = RelayProcess::start(directory.path(), &[&from])?;
     let executed = "SELECT @@GLOBAL.gtid_executed";
     let all = server.sql(executed)?.replace(['\n', ' '], "");

@@ -26,7 +26,7 @@ fn relay() -> Result<(TestServer, RelayProcess)> {
     let source = source(TestPackage::Mysql)?;
     source.sql(TABLE)?;
     source.sql(&work(0, "on"))?;
-    let relay = RelayProcess::of(&source)?;
+    let relay = RelayProcess::of(&source, &[])?;
     Ok((source, relay))
 }
 
@@ -111,7 +111,7 @@ fn encrypted_conversations_are_cut_at_every_byte() -> Result<()> {
     const TLS_VARIANCE: u64 = 64;
     let source = source(TestPackage::Mysql)?;
     source.sql(TABLE)?;
-    let relay = RelayProcess::of(&source)?;
+    let relay = RelayProcess::of(&source, &[])?;
     let proxy = Proxy::to(relay.port)?;
     ensure!(read_log_over_tls(proxy.port())? > 5, "the log has few events");
     let (whole, before) = (proxy.passed(), memory(&relay)?);

@@ -106,12 +106,10 @@ fn refused_logins_are_counted() -> Result<()> {
 
 /// Returns a metric of the relay without labels.
 fn metric(http: u16, name: &str) -> Result<f64> {
-    let mut stream = TcpStream::connect(("127.0.0.1", http))?;
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: relay\r\n\r\n")?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
+    let answer = e2e::metrics::get(http, "/metrics")?;
     let start = format!("bintide_relay_{name} ");
-    let value = answer.lines().find_map(|line| line.strip_prefix(&start)).context("no such metric")?;
+    let value =
+        answer.text()?.lines().find_map(|line| line.strip_prefix(&start)).context("no such metric")?;
     Ok(value.parse()?)
 }
 
@@ -194,7 +192,7 @@ fn prepared_statements_are_answered() -> Result<()> {
 fn replicas_compress_their_connections() -> Result<()> {
     let source = source(TestPackage::Mysql8_0)?;
     source.sql(TABLE)?;
-    let relay = RelayProcess::of(&source)?;
+    let relay = RelayProcess::of(&source, &[])?;
     let proxy = Proxy::to(relay.port)?;
     let replica = replica(TestPackage::Mysql)?;
     let connect = |algorithm: &str, ssl: u8| {

@@ -15,30 +15,6 @@ use e2e::relayed::{RelayProcess, ReplicaStartPoint, ask, follow, index_of, statu
 use tempfile::TempDir;
 use testkit::{Launch, PackageHome, ProcessMemory, TestPackage, TestServer, free_port, wait_until};
 
-/// A running relay, and its state directory.
-struct QueriedRelay {
-    port: u16,
-    process: RelayProcess,
-}
-
-impl QueriedRelay {
-    /// Starts a relay that serves the logs of an index or a directory.
-    fn start(logs: &Path, more: &[&str]) -> Result<Self> {
-        let process = RelayProcess::start(logs, more)?;
-        Ok(Self { port: process.port, process })
-    }
-
-    /// Starts a relay that serves a server's own directory.
-    fn of(server: &TestServer, more: &[&str]) -> Result<Self> {
-        Self::start(&index_of(server)?, more)
-    }
-
-    /// Runs SQL with the mysql client. Returns its output, including errors.
-    fn ask(&self, sql: &str) -> Result<String> {
-        ask(self.port, sql, &[])
-    }
-}
-
 fn source(package: TestPackage) -> Result<TestServer> {
     let launch = Launch::of(package).options(["--server-id=1", "--gtid-mode=ON"]);
     launch.options(["--enforce-gtid-consistency=ON", "--log-bin=binlog"]).start()
@@ -72,7 +48,7 @@ const RANDOM: &str = "random_bytes(1000), ";
 fn events_are_shown_as_the_source_shows_them() -> Result<()> {
     let source = source(TestPackage::Mysql)?;
     work(&source)?;
-    let relay = QueriedRelay::of(&source, &["--form", "as-is"])?;
+    let relay = RelayProcess::of(&source, &["--form", "as-is"])?;
     let events = ask(source.port(), "SHOW BINLOG EVENTS IN 'binlog.000002'", &[])?;
     let payload = events.lines().find(|line| line.contains("Transaction_payload")).context("no payload")?;
     let at: u64 = payload.split('\t').nth(1).context("no Pos")?.parse()?;
@@ -115,7 +91,7 @@ fn events_of_a_form_equal_those_that_its_clients_receive() -> Result<()> {
     let source = source(TestPackage::Mysql)?;
     work(&source)?;
     for form in ["plain", "compressed"] {
-        let relay = QueriedRelay::of(&source, &["--form", form])?;
+        let relay = RelayProcess::of(&source, &["--form", form])?;
         let directory = TempDir::new()?;
         let mut command = Command::new(bintide()?);
         command.env_clear().arg("receive").arg(directory.path()).arg("--stop-at-end");
@@ -142,8 +118,8 @@ fn long_listings_take_little_memory() -> Result<()> {
         ["--binlog-row-event-max-size=256", "--binlog-transaction-compression=ON", "--log-bin=binlog"];
     large::record(&options, "binlog", directory.path())?;
     fs::rename(directory.path().join("binlog.binlog"), directory.path().join("binlog.000001"))?;
-    let relay = QueriedRelay::start(directory.path(), &["--form-cache=1M"])?;
-    let id = relay.process.running.as_ref().context("it runs")?.id();
+    let relay = RelayProcess::start(directory.path(), &["--form-cache=1M"])?;
+    let id = relay.running.as_ref().context("it runs")?.id();
     let peak_kib = || anyhow::Ok(ProcessMemory::of(id)?.peak_kib);
     relay.ask("SHOW BINLOG EVENTS LIMIT 10")?;
     let before_kib = peak_kib()?;
@@ -175,7 +151,7 @@ fn plain_positions_are_those_of_every_relay() -> Result<()> {
         receiving(&source, directories[1].path(), &["--form=plain", "--compress=19"])?,
     ];
     let stored =
-        |relay: &QueriedRelay| relay.ask("SELECT stored_size FROM bintide.logs WHERE name = 'binlog.000002'");
+        |relay: &RelayProcess| relay.ask("SELECT stored_size FROM bintide.logs WHERE name = 'binlog.000002'");
     let newest = ask(source.port(), "SHOW BINARY LOG STATUS", &[])?;
     for relay in &relays {
         wait_until("all logs", || Ok(relay.ask("SHOW BINARY LOG STATUS")? == newest))?;
@@ -195,7 +171,7 @@ fn plain_positions_are_those_of_every_relay() -> Result<()> {
 #[test]
 fn packets_have_a_limit() -> Result<()> {
     let source = source(TestPackage::Mysql)?;
-    let relay = QueriedRelay::of(&source, &[])?;
+    let relay = RelayProcess::of(&source, &[])?;
     let limit: u64 =
         ask(relay.port, "SELECT @@max_allowed_packet", &["--skip-column-names"])?.trim().parse()?;
     source.sql(&format!("set global max_allowed_packet = {limit}"))?;
@@ -224,7 +200,7 @@ const STATS: &str = "performance_schema.binary_log_transaction_compression_stats
 const STAGES: &str = "performance_schema.events_stages_summary_global_by_event_name";
 
 /// Reads all logs of a relay from this one on, once, with mysqlbinlog.
-fn read_from(relay: &QueriedRelay, log: &str) -> Result<()> {
+fn read_from(relay: &RelayProcess, log: &str) -> Result<()> {
     let directory = TempDir::new()?;
     let mut command = PackageHome::find(TestPackage::Mysql)?.command("mysqlbinlog")?;
     command.args(["--no-defaults", "-R", "--raw", "--to-last-log", "--host=127.0.0.1", "--user=root"]);
@@ -243,7 +219,7 @@ fn sent_transactions_count_as_the_source_counts_them() -> Result<()> {
     let first = source.binlogs()?.len();
     ensure!(first == 1, "{first} logs");
     work(&source)?;
-    let relay = QueriedRelay::of(&source, &["--form", "as-is"])?;
+    let relay = RelayProcess::of(&source, &["--form", "as-is"])?;
     let select = format!("SELECT * FROM {STATS}");
     ensure!(relay.ask(&select)?.is_empty(), "{}", relay.ask(&select)?);
     read_from(&relay, "binlog.000002")?;
@@ -282,10 +258,10 @@ fn sent_transactions_count_as_the_source_counts_them() -> Result<()> {
 fn stages_count_decompressed_transactions() -> Result<()> {
     let source = source(TestPackage::Mysql)?;
     work(&source)?;
-    let relay = QueriedRelay::of(&source, &["--form", "plain"])?;
+    let relay = RelayProcess::of(&source, &["--form", "plain"])?;
     let counts =
         format!("SELECT COUNT_STAR FROM {STAGES} WHERE EVENT_NAME LIKE '%ecompressing transaction%'");
-    let count = |relay: &QueriedRelay| -> Result<u64> {
+    let count = |relay: &RelayProcess| -> Result<u64> {
         Ok(ask(relay.port, &counts, &["--skip-column-names"])?.trim().parse()?)
     };
     ensure!(count(&relay)? == 0);
@@ -305,7 +281,7 @@ fn stages_count_decompressed_transactions() -> Result<()> {
 fn documented_statements_run_unchanged() -> Result<()> {
     let source = source(TestPackage::Mysql)?;
     work(&source)?;
-    let relay = QueriedRelay::of(&source, &[])?;
+    let relay = RelayProcess::of(&source, &[])?;
     read_from(&relay, "binlog.000001")?;
     let variables = relay.ask("SHOW GLOBAL VARIABLES LIKE '%binlog%compression%'")?;
     ensure!(variables == ask(source.port(), "SHOW GLOBAL VARIABLES LIKE '%binlog%compression%'", &[])?);
@@ -343,7 +319,7 @@ fn documented_statements_run_unchanged() -> Result<()> {
 fn kill_ends_the_dump_of_a_replica() -> Result<()> {
     let source = source(TestPackage::Mysql)?;
     work(&source)?;
-    let relay = QueriedRelay::of(&source, &[])?;
+    let relay = RelayProcess::of(&source, &[])?;
     let replica = Launch::mysql().options(["--server-id=2", "--skip-replica-start"]).start()?;
     replica.sql(&format!(
         "change replication source to source_host = '127.0.0.1', source_port = {}, source_user = 'repl', \
@@ -372,13 +348,13 @@ fn kill_ends_the_dump_of_a_replica() -> Result<()> {
 }
 
 /// Starts a relay that receives from a source into a directory.
-fn receiving(source: &TestServer, directory: &Path, more: &[&str]) -> Result<QueriedRelay> {
+fn receiving(source: &TestServer, directory: &Path, more: &[&str]) -> Result<RelayProcess> {
     let from = format!("--from=mysql://root@127.0.0.1:{}/", source.port());
-    QueriedRelay::start(&directory.join("logs"), &[&[from.as_str()], more].concat())
+    RelayProcess::start(&directory.join("logs"), &[&[from.as_str()], more].concat())
 }
 
 /// Returns the columns of a statement's only row, with their names from the first line.
-fn row_of(relay: &QueriedRelay, statement: &str) -> Result<Vec<(String, String)>> {
+fn row_of(relay: &RelayProcess, statement: &str) -> Result<Vec<(String, String)>> {
     let shown = relay.ask(statement)?;
     let mut lines = shown.lines().map(|line| line.split('\t').map(str::to_owned));
     let (names, values) =
@@ -454,11 +430,11 @@ fn stored_logs_are_served_while_the_source_fails() -> Result<()> {
     let secret = format!("--password-file={}", secret.display());
     let start = |port: u16| {
         let from = format!("--from=mysql://r@127.0.0.1:{port}/");
-        QueriedRelay::start(&logs, &[&from, &secret, "--get-server-public-key"])
+        RelayProcess::start(&logs, &[&from, &secret, "--get-server-public-key"])
     };
     let executed = "SELECT @@GLOBAL.gtid_executed";
     let stored = || ask(source.port(), executed, &[]);
-    let show = |relay: &QueriedRelay, name: &str| value_of(&row_of(relay, "SHOW REPLICA STATUS")?, name);
+    let show = |relay: &RelayProcess, name: &str| value_of(&row_of(relay, "SHOW REPLICA STATUS")?, name);
     let relay = start(source.port())?;
     wait_until("all transactions", || Ok(relay.ask(executed)? == stored()?))?;
     drop(relay);
@@ -515,7 +491,7 @@ fn receive_copies_the_logs_of_a_relay_byte_for_byte() -> Result<()> {
     let source = source(TestPackage::Mysql)?;
     work(&source)?;
     source.sql("flush binary logs")?;
-    let relay = QueriedRelay::of(&source, &[])?;
+    let relay = RelayProcess::of(&source, &[])?;
     let directory = TempDir::new()?;
     let from = format!("--from=mysql://root@127.0.0.1:{}/", relay.port);
     let mut command = Command::new(bintide()?);
@@ -557,7 +533,7 @@ fn the_upstream_of_mariadb_is_shown() -> Result<()> {
 }
 
 /// Compares the errors of `CHANGE REPLICATION SOURCE TO` with those of a replica, while both run, and stopped.
-fn compare_change_errors(relay: &QueriedRelay, replica: &TestServer) -> Result<()> {
+fn compare_change_errors(relay: &RelayProcess, replica: &TestServer) -> Result<()> {
     for state in ["START", "STOP"] {
         for asked in [relay.port, replica.port()] {
             ask(asked, &format!("{state} REPLICA"), &[])?;
@@ -743,7 +719,7 @@ fn logs_that_a_client_reads_are_not_deleted() -> Result<()> {
 fn compression_is_set_by_sql() -> Result<()> {
     let source = source(TestPackage::Mysql)?;
     work(&source)?;
-    let relay = QueriedRelay::of(&source, &[])?;
+    let relay = RelayProcess::of(&source, &[])?;
     let on = "SET GLOBAL binlog_transaction_compression = ON, GLOBAL binlog_transaction_compression_level_zstd = 9";
     ensure!(relay.ask(on)?.is_empty(), "{}", relay.ask(on)?);
     read_from(&relay, "binlog.000001")?;
@@ -804,7 +780,7 @@ fn compression_of_stored_logs_is_set_by_sql() -> Result<()> {
     ensure!(is_equal(1)? && !is_equal(2)? && is_equal(3)? && is_equal(4)?, "another log was compressed");
     // The source's transactions are complete in both forms.
     for form in ["as-is", "plain"] {
-        let other = QueriedRelay::start(&directory.path().join("logs"), &["--form", form])?;
+        let other = RelayProcess::start(&directory.path().join("logs"), &["--form", form])?;
         let executed = "SELECT @@GLOBAL.gtid_executed";
         ensure!(other.ask(executed)? == ask(source.port(), executed, &[])?, "{form}");
     }

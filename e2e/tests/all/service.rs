@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use e2e::command::ChildGuard;
+use e2e::metrics::get;
 use e2e::program::bintide;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -164,9 +165,9 @@ fn sigterm_ends_services_with_success() -> Result<()> {
         command.arg(format!("--metrics=127.0.0.1:{http}"));
         let running = ChildGuard::start(&mut command)?;
         let ready =
-            || Ok(e2e::metrics::status(http, "/readyz").is_ok_and(|status| status == "HTTP/1.1 200 OK"));
+            || Ok(get(http, "/readyz").and_then(|answer| answer.status()).is_ok_and(|status| status == 200));
         wait_until(name, ready)?;
-        ensure!(e2e::metrics::status(http, "/healthz")? == "HTTP/1.1 200 OK", "{name}");
+        ensure!(get(http, "/healthz")?.status()? == 200, "{name}");
         terminate(name, running)?;
     }
     Ok(())

@@ -93,7 +93,8 @@ fn request(signals: &str, tables: &str) -> Result<()> {
 
 /// Returns a figure of the running stream.
 fn figure(port: u16, name: &str) -> Result<u64> {
-    let text = metrics::answer(port, "/metrics")?;
+    let answer = metrics::get(port, "/metrics")?;
+    let text = answer.text()?;
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     Ok(line.with_context(|| format!("no {name}: {text}"))?.trim().parse::<f64>()? as u64)
 }
@@ -148,7 +149,7 @@ fn topics_have_the_table_after_a_kill() -> Result<()> {
         let (client, is_over) = (&client, &is_over);
         let writers = [1, 77].map(|seed| scope.spawn(move || write_rows(client, seed, is_over)));
         let mut follow = || -> Result<()> {
-            wait_for_within(TIMEOUT, || metrics::answer(port, "/metrics").map(drop))?;
+            wait_for_within(TIMEOUT, || metrics::get(port, "/metrics").map(drop))?;
             request(&signals, "d.t")?;
             wait_for_within(TIMEOUT, || {
                 let rows = figure(port, "bintide_stream_snapshot_rows_total")?;

@@ -9,7 +9,7 @@ use std::thread;
 use anyhow::{Context, Result, ensure};
 use e2e::command::ChildGuard;
 use e2e::json_schema::check_document;
-use e2e::metrics::status;
+use e2e::metrics::get;
 use e2e::program::bintide;
 use e2e::relayed::index_of;
 use serde_json::Value;
@@ -72,7 +72,9 @@ fn processes_of_the_machine_are_found() -> Result<()> {
     let _running =
         ChildGuard::start(receive.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()))?;
     let port = address.rsplit(':').next().context("no port")?.parse()?;
-    wait_until("readiness", || Ok(status(port, "/readyz").is_ok_and(|status| status.ends_with("200 OK"))))?;
+    wait_until("readiness", || {
+        Ok(get(port, "/readyz").and_then(|answer| answer.status()).is_ok_and(|status| status == 200))
+    })?;
     let process = |found: &Value| {
         let mut processes = found["processes"].as_array().into_iter().flatten();
         processes.find(|process| process["address"] == address.as_str()).cloned()
