@@ -3,12 +3,13 @@
 //! One table defines them. Options of a command's main server have no prefix; options of another server have one.
 //! [`ConnectionOptions::set`] defines their meaning, also for addresses and option files.
 
-use std::env;
-use std::ffi::OsString;
-use std::fmt;
+mod attached_password;
+mod option_sources;
+mod option_table;
+mod server_role;
+
 use std::marker::PhantomData;
-use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
-use std::sync::{Once, OnceLock};
+use std::sync::OnceLock;
 
 use anyhow::{Context, anyhow};
 use clap::builder::StyledStr;
@@ -20,184 +21,23 @@ use servers::{
     ConnectionOptions, OPTION_GROUPS, OptionOrigin, OptionSources, PasswordOption, PasswordPrompt,
     PasswordSource, ServerAddress,
 };
-use tracing::warn;
 
+pub(crate) use self::attached_password::with_long_passwords;
+use self::option_sources::{is_text, options_of_address, options_of_lines, read_files};
+pub(crate) use self::option_sources::{options_of_environment, remark_on_open_password};
+use self::option_table::{
+    CONNECTION_OPTIONS, LOGIN_PATH, OPTION_FILE_OPTIONS, OptionSpec, PASSWORD, PASSWORD_OPTIONS,
+};
+pub(crate) use self::option_table::{SERVER_OPTIONS, main_server_options};
+pub(crate) use self::server_role::{
+    DefinitionServer, MainServer, ReplaySource, SchemaServer, ServerRole, VerifyServer,
+};
 use crate::exit::CommandFailure;
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
-use crate::option_file_messages::OptionFileMessages;
-
-/// One connection option.
-struct OptionSpec {
-    /// Long name.
-    name: &'static str,
-    /// Short name.
-    short: Option<char>,
-    /// Name of the value; `None` for a switch.
-    value: Option<&'static str>,
-    /// Help text.
-    help: &'static str,
-}
-
-const fn valued(name: &'static str, value: &'static str, help: &'static str) -> OptionSpec {
-    OptionSpec { name, short: None, value: Some(value), help }
-}
-
-const fn short(name: &'static str, short: char, value: &'static str, help: &'static str) -> OptionSpec {
-    OptionSpec { name, short: Some(short), value: Some(value), help }
-}
-
-const fn switch(name: &'static str, help: &'static str) -> OptionSpec {
-    OptionSpec { name, short: None, value: None, help }
-}
-
-/// Connection options.
-const CONNECTION_OPTIONS: [OptionSpec; 26] = [
-    short("host", 'h', "HOST", "Host name of the server; localhost means its Unix socket file"),
-    short("port", 'P', "PORT", "TCP port of the server [default: 3306]"),
-    short("socket", 'S', "FILE", "Unix socket file of a server on this machine"),
-    valued("protocol", "PROTOCOL", "Transport protocol: TCP or SOCKET"),
-    short("user", 'u', "USER", "User name of the account [default: the login name, from $USER]"),
-    OptionSpec {
-        name: PASSWORD,
-        short: Some('p'),
-        value: Some("PASSWORD"),
-        help: "Password of the account, also as -pPASSWORD; without a value, bintide prompts for it",
-    },
-    valued("password-file", "FILE", "Read the password from the first line of this file"),
-    valued(
-        "password-command",
-        "COMMAND",
-        "Read the password from the first line that this shell command prints; the command runs for each new connection, \
-         so that it can print a token that expires",
-    ),
-    valued(
-        "ssl-mode",
-        "MODE",
-        "Encryption: DISABLED, PREFERRED, REQUIRED, VERIFY_CA (the server's certificate must be signed by an authority \
-         of --ssl-ca) or VERIFY_IDENTITY (the certificate must also be for the host name) [default: PREFERRED, or VERIFY_CA with --ssl-ca]",
-    ),
-    valued("ssl-ca", "FILE", "Trust the certificate authorities in this file (PEM)"),
-    valued(
-        "ssl-capath",
-        "DIR",
-        "Trust the certificate authorities in this directory; prepare it with `openssl rehash`",
-    ),
-    valued("ssl-crl", "FILE", "Refuse certificates that the revocation lists in this file contain (PEM)"),
-    valued(
-        "ssl-crlpath",
-        "DIR",
-        "Refuse certificates that the revocation lists in this directory contain; prepare it with `openssl rehash`",
-    ),
-    valued("ssl-cert", "FILE", "Client certificate (PEM)"),
-    valued("ssl-key", "FILE", "Private key of the client certificate (PEM)"),
-    valued("ssl-cipher", "LIST", "TLS 1.2 ciphers to offer: OpenSSL names, separated by colons"),
-    valued("tls-version", "LIST", "TLS versions to offer, separated by commas: TLSv1.2, TLSv1.3"),
-    valued("tls-ciphersuites", "LIST", "TLS 1.3 ciphersuites to offer, separated by colons"),
-    valued("tls-sni-servername", "NAME", "Server name (SNI) to send in the TLS handshake"),
-    valued("tls-ca", "FILE", "The same as --ssl-ca with --ssl-mode=VERIFY_IDENTITY"),
-    switch(
-        "get-server-public-key",
-        "Without TLS, request from the server the RSA public key that encrypts the password. Unsafe: a man in the middle \
-         can send another key and then read the password",
-    ),
-    valued(
-        "server-public-key-path",
-        "FILE",
-        "File with the server's RSA public key (PEM): a copy of its public_key.pem",
-    ),
-    switch(
-        "enable-cleartext-plugin",
-        "Send the password as cleartext, over TLS only, if the server requests it, as for IAM and LDAP",
-    ),
-    valued(
-        "compression-algorithms",
-        "LIST",
-        "Compression algorithms of the connection, the preferred one first: zstd, zlib, uncompressed",
-    ),
-    valued("zstd-compression-level", "LEVEL", "zstd compression level, 1 to 22 [default: 3]"),
-    valued("login-path", "NAME", "Read this login path from the login path file (mysql_config_editor)"),
-];
-
-/// Returns the ids of the connection options of a command's main server.
-pub(crate) fn main_server_options() -> impl Iterator<Item = &'static str> {
-    CONNECTION_OPTIONS.iter().map(|spec| spec.name)
-}
-
-/// Options that choose option files.
-const OPTION_FILE_OPTIONS: [OptionSpec; 5] = [
-    valued("defaults-file", "FILE", "Read only this option file, and the login path file"),
-    valued("defaults-extra-file", "FILE", "Read this option file after the global option files"),
-    valued("defaults-group-suffix", "SUFFIX", "Also read groups with this suffix: [client_east] for _east"),
-    switch("no-defaults", "Read no option file except the login path file"),
-    switch("no-login-paths", "Do not read the login path file"),
-];
 
 /// Heading of the options in help texts.
 const HEADING: &str = "Connection options";
-const PASSWORD: &str = "password";
-/// Mutually exclusive options.
-const PASSWORD_OPTIONS: [&str; 3] = [PASSWORD, "password-file", "password-command"];
-const LOGIN_PATH: &str = "login-path";
-/// Options that each suffice to name a server.
-pub(crate) const SERVER_OPTIONS: [&str; 6] = ["from", "host", "port", "socket", "protocol", LOGIN_PATH];
-/// Commands with connection options.
-const COMMANDS: [&str; 11] = [
-    "receive", "relay", "replay", "stream", "warm", "advise", "stats", "undo", "export", "history", "archive",
-];
-
-/// Role of the server that options are for.
-pub(crate) trait ServerRole: fmt::Debug + Clone {
-    /// Prefix of the options, without the hyphen; empty for the main server of a command.
-    const PREFIX: &'static str;
-    /// Option that names the server.
-    const OPTION: &'static str;
-}
-
-/// Main server of a command: its options have no prefix.
-#[derive(Clone, Debug)]
-pub(crate) struct MainServer;
-
-/// Source of `replay --from`: `--source-…`.
-#[derive(Clone, Debug)]
-pub(crate) struct ReplaySource;
-
-/// Server of `replay --verify`: `--verify-…`.
-#[derive(Clone, Debug)]
-pub(crate) struct VerifyServer;
-
-/// Server of `stream --schema`: `--schema-…`.
-#[derive(Clone, Debug)]
-pub(crate) struct SchemaServer;
-
-/// Server of `relay --definitions-from`: `--definitions-…`.
-#[derive(Clone, Debug)]
-pub(crate) struct DefinitionServer;
-
-impl ServerRole for MainServer {
-    const PREFIX: &'static str = "";
-    const OPTION: &'static str = "";
-}
-
-impl ServerRole for ReplaySource {
-    const PREFIX: &'static str = "source";
-    const OPTION: &'static str = "from";
-}
-
-impl ServerRole for VerifyServer {
-    const PREFIX: &'static str = "verify";
-    const OPTION: &'static str = "verify";
-}
-
-impl ServerRole for SchemaServer {
-    const PREFIX: &'static str = "schema";
-    const OPTION: &'static str = "schema";
-}
-
-impl ServerRole for DefinitionServer {
-    const PREFIX: &'static str = "definitions";
-    const OPTION: &'static str = "definitions-from";
-}
 
 /// Connection options of one server.
 #[derive(Clone, Debug)]
@@ -347,44 +187,6 @@ fn without_value(why: String) -> String {
         Some((_, expected)) => expected.to_owned(),
         None => why,
     }
-}
-
-/// Rewrites `-pPASSWORD` as `--password=PASSWORD`: clap expects an optional value after `=`.
-pub(crate) fn with_long_passwords(args: Vec<OsString>) -> Vec<OsString> {
-    let command = args.iter().skip(1).position(|word| COMMANDS.iter().any(|name| word == name));
-    let Some(command) = command.map(|at| at + 1) else { return args };
-    // Options of Replication Booster use the next argument as value.
-    let takes_next = args.get(command).is_some_and(|word| word == "warm");
-    let mut rest = args.into_iter();
-    let mut words: Vec<OsString> = rest.by_ref().take(command + 1).collect();
-    while let Some(word) = rest.next() {
-        let bytes = word.as_bytes();
-        if bytes == b"--" {
-            words.push(word);
-            words.extend(rest);
-            return words;
-        }
-        let is_bare = bytes == b"-p" || bytes == b"--password";
-        let attached = bytes.strip_prefix(b"-p").filter(|value| !value.is_empty());
-        let next = rest
-            .as_slice()
-            .first()
-            .filter(|next| is_bare && takes_next && !next.as_bytes().starts_with(b"-"));
-        let value = match (attached, next) {
-            (Some(value), _) => Some(value.to_vec()),
-            (None, Some(next)) => Some(next.as_bytes().to_vec()),
-            (None, None) => None,
-        };
-        if next.is_some() {
-            rest.next();
-        }
-        words.push(match value {
-            Some(value) => OsString::from_vec([b"--password=".as_slice(), &value].concat()),
-            None if is_bare => OsString::from("--password"),
-            None => word,
-        });
-    }
-    words
 }
 
 impl ConnectionArgs<MainServer> {
@@ -544,125 +346,5 @@ impl<R: ServerRole> ConnectionArgs<R> {
         let typed =
             typed.context("could not prompt for the password without a terminal (use --password-file)")?;
         Ok(self.typed.get_or_init(|| typed).clone())
-    }
-}
-
-fn read_files(
-    mut choice: FileChoice,
-    groups: &[&str],
-    environment: &OptionFileEnvironment,
-) -> Result<Vec<FileOption>, CommandFailure> {
-    let mut messages = OptionFileMessages::default();
-    let read = option_files::read(&mut choice, groups, environment, &mut messages);
-    // MySQL's programs ignore a missing included file. bintide does not: the options in it would be lost.
-    let lines = read.ok().filter(|_| !messages.has_errors()).ok_or_else(|| {
-        CommandFailure::NotStarted(anyhow!("could not read the option files: {}", messages.errors()))
-    })?;
-    match &choice.login_path {
-        Some(path)
-            if !choice.login_none && !lines.iter().any(|line| line.group.eq_ignore_ascii_case(path)) =>
-        {
-            let path = String::from_utf8_lossy(path);
-            Err(CommandFailure::NotStarted(anyhow!(
-                "--login-path: the login path file does not contain {path}; run mysql_config_editor print --all to \
-                 list its login paths"
-            )))
-        }
-        _ => Ok(lines),
-    }
-}
-
-fn options_of_lines(lines: &[FileOption]) -> Result<ConnectionOptions, CommandFailure> {
-    ConnectionOptions::of_files(lines).map_err(|error| CommandFailure::NotStarted(error.into()))
-}
-
-fn options_of_address(
-    text: Option<&str>,
-    option: &str,
-    global: &GlobalArgs,
-) -> Result<ConnectionOptions, CommandFailure> {
-    let Some(text) = text else { return Ok(ConnectionOptions::default()) };
-    let options = ConnectionOptions::of_address(text);
-    let options = options.map_err(|error| CommandFailure::NotStarted(anyhow!("{option}: {error}")))?;
-    if options.password.as_ref().is_some_and(is_text) {
-        remark_on_open_password(global);
-    }
-    Ok(options)
-}
-
-/// Returns the options of MySQL's environment variables.
-pub(crate) fn options_of_environment() -> ConnectionOptions {
-    const VARIABLES: [(&str, &str); 6] = [
-        ("MYSQL_HOST", "host"),
-        ("MYSQL_TCP_PORT", "port"),
-        ("MYSQL_UNIX_PORT", "socket"),
-        ("MYSQL_PWD", PASSWORD),
-        ("LOGNAME", "user"),
-        ("USER", "user"),
-    ];
-    let mut options = ConnectionOptions::default();
-    for (variable, name) in VARIABLES {
-        if let Some(value) = env::var(variable).ok().filter(|value| !value.is_empty()) {
-            // MySQL's programs also ignore a port that is not a number.
-            let _ = options.set(name, Some(&value));
-        }
-    }
-    options
-}
-
-fn is_text(password: &PasswordOption) -> bool {
-    matches!(password, PasswordOption::Source(PasswordSource::Text(_)))
-}
-
-/// Warns once about a password on the command line.
-pub(crate) fn remark_on_open_password(global: &GlobalArgs) {
-    static REMARK: Once = Once::new();
-    if global.quiet {
-        return;
-    }
-    REMARK.call_once(|| {
-        warn!(
-            "other users of this machine may see a password on the command line; use --password-file, \
-             --password-command, --defaults-file or --login-path"
-        );
-    });
-}
-
-#[cfg(test)]
-mod tests {
-    use std::ffi::OsString;
-
-    use servers::{ConnectionOptions, OptionRecognition};
-
-    use super::{CONNECTION_OPTIONS, LOGIN_PATH, with_long_passwords};
-
-    #[test]
-    fn passwords_that_are_attached() {
-        let check = |line: &str, expected: &str| {
-            let words = with_long_passwords(line.split(' ').map(OsString::from).collect());
-            let words: Vec<String> =
-                words.into_iter().map(|word| word.to_string_lossy().into_owned()).collect();
-            assert_eq!(words.join(" "), expected, "{line}");
-        };
-        check("bintide receive d -psecret", "bintide receive d --password=secret");
-        check("bintide -q receive -p=s d", "bintide -q receive --password==s d");
-        check("bintide receive -p d", "bintide receive --password d");
-        check("bintide receive --password d", "bintide receive --password d");
-        check("bintide history -psecret d", "bintide history --password=secret d");
-        check("bintide stream -- -plog", "bintide stream -- -plog");
-        // Options of Replication Booster use the next argument as value.
-        check("bintide warm -p secret -t 1", "bintide warm --password=secret -t 1");
-        check("bintide warm --password secret", "bintide warm --password=secret");
-        check("bintide warm -p -t 1", "bintide warm --password -t 1");
-        check("bintide verify -plog", "bintide verify -plog");
-    }
-
-    #[test]
-    fn every_option_is_known_everywhere() {
-        for spec in CONNECTION_OPTIONS.iter().filter(|spec| spec.name != LOGIN_PATH) {
-            let taken = ConnectionOptions::default().set(spec.name, Some("x"));
-            assert_ne!(taken, Ok(OptionRecognition::Unknown), "{}", spec.name);
-            assert!(!taken.is_err_and(|why| why.contains("not supported")), "{}", spec.name);
-        }
     }
 }
