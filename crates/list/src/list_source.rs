@@ -1,10 +1,10 @@
 //! Logs to list.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use binlog::encryption::Keyring;
-use logs::LogReader;
+use logs::{LogReader, base_name};
 
 /// A log to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,8 +39,4 @@ impl ListSource {
             Self::Bytes(name, _) => name.as_str().into(),
         }
     }
-}
-
-fn base_name(path: &Path) -> String {
-    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }

@@ -11,6 +11,11 @@ pub fn is_file_name(name: &[u8]) -> bool {
     !matches!(name, b"" | b"." | b"..") && !name.iter().any(is_forbidden)
 }
 
+/// Returns the name of a log without its directory, for messages and records.
+pub fn base_name(log: &Path) -> String {
+    log.file_name().unwrap_or(log.as_os_str()).to_string_lossy().into_owned()
+}
+
 /// Splits the name or path of a log, such as `binlog.000012`: it is number 12 of `binlog`.
 pub fn split_log_number(name: &str) -> Option<(&str, u64)> {
     let name = Path::new(name).file_name()?.to_str()?;
@@ -21,7 +26,17 @@ pub fn split_log_number(name: &str) -> Option<(&str, u64)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{is_file_name, split_log_number};
+    use std::path::Path;
+
+    use super::{base_name, is_file_name, split_log_number};
+
+    #[test]
+    fn base_names_have_no_directory() {
+        for path in ["/data/binlog.000001", "./binlog.000001", "binlog.000001"] {
+            assert_eq!(base_name(Path::new(path)), "binlog.000001");
+        }
+        assert_eq!(base_name(Path::new("..")), "..");
+    }
 
     #[test]
     fn log_numbers_are_digits_at_the_end_of_the_name() {

@@ -94,7 +94,7 @@ pub use crate::event_walk::{
     EventWalk, InnerPosition, PayloadEndStep, PayloadFailure, WalkEvent, WalkSource, WalkStep, WalkSteps,
 };
 pub use crate::file_identity::FileIdentity;
-pub use crate::file_name::{is_file_name, split_log_number};
+pub use crate::file_name::{base_name, is_file_name, split_log_number};
 pub use crate::found_logs::FoundLogs;
 pub use crate::gtid_selection::GtidSelection;
 pub use crate::keyring::read_keyring;

@@ -183,9 +183,7 @@ fn check_names(found: &InputLogs) -> Result<(), CommandFailure> {
 
 fn log_name(location: &InputLocation) -> String {
     match location {
-        InputLocation::File(path) => {
-            path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
-        }
+        InputLocation::File(path) => logs::base_name(path),
         InputLocation::Stdin => "stdin".to_owned(),
     }
 }

@@ -15,7 +15,7 @@ use binlog::MAGIC;
 use binlog::encryption::Keyring;
 use logs::{
     EndOfLog, LogEncryption, LogError, LogReader, RawPiece, ReadOutcome, Store, StoreWriter, WriterPresence,
-    find_writer, is_later_in_store, is_received_store, lock, log_order, parent_of, read_keyring,
+    base_name, find_writer, is_later_in_store, is_received_store, lock, log_order, parent_of, read_keyring,
 };
 
 #[cfg(feature = "columns")]
@@ -287,7 +287,7 @@ impl<O: ArchiverObserver> LogArchiver<O> {
             }
             Err(ArchiveError::Interrupted) => return Ok(ArchiveStep::Stopped),
             Err(error) if error.is_damaged_manifest() => {
-                return Ok(ArchiveStep::Damaged(DamagedManifest { log: text::log_name(log), error }));
+                return Ok(ArchiveStep::Damaged(DamagedManifest { log: base_name(log), error }));
             }
             Err(error) => return Err(failed(error, &log.display().to_string())),
         }

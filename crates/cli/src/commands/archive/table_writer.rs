@@ -10,7 +10,7 @@ use columns::{
     ChangeDecoder, ChangeExport, ColumnsError, DecodeSettings, ExportLimits, ExportLog, ParquetKey,
     export_logs,
 };
-use logs::LogReader;
+use logs::{LogReader, base_name};
 use servers::ServerAddress;
 use stream::{StatementPolicy, StreamError, UnnamedColumnPolicy};
 use tracing::warn;
@@ -74,7 +74,7 @@ impl ChangeTableWriter {
         archive: &Archive,
         is_stopping: impl Fn() -> bool,
     ) -> Result<LocalTables, ArchiveError> {
-        let name = log.file_name().unwrap_or(log.as_os_str()).to_string_lossy().into_owned();
+        let name = base_name(log);
         let mut watch = |_| if is_stopping() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
         let key = archive.table_key();
         self.staged.store = archive.change_tables();

@@ -125,11 +125,6 @@ pub(super) fn warn_kept(log: &Path, manifest: &Manifest) {
     }
 }
 
-/// Returns the name of a log without its directory.
-pub(super) fn log_name(log: &Path) -> String {
-    log.file_name().unwrap_or(log.as_os_str()).to_string_lossy().into_owned()
-}
-
 /// Warns of a log that an earlier run has archived without encryption.
 pub(super) fn warn_plain(log: &Path, manifest: &Manifest) {
     if manifest.segment_key.is_none() {

@@ -2,11 +2,10 @@
 
 use std::io::ErrorKind::BrokenPipe;
 use std::ops::ControlFlow;
-use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, anyhow};
-use logs::{EndOfLog, LogReader, RewritePositions};
+use logs::{EndOfLog, LogReader, RewritePositions, base_name};
 use stream::{
     DdlSchema, RecordSink, ResumeToken, StreamHooks, StreamSettings, Streamer, TransactionBoundary,
     apply_log_ddl, new_stream_walk, seek, stream_log,
@@ -136,13 +135,9 @@ fn remaining_logs<'f>(
 /// Returns the log's name on its server: the last part of its path.
 fn name(location: &InputLocation) -> String {
     match location {
-        InputLocation::File(path) => base(path),
+        InputLocation::File(path) => base_name(path),
         InputLocation::Stdin => "-".to_owned(),
     }
-}
-
-fn base(path: &Path) -> String {
-    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
 
 /// Inputs of a run over logs, and its progress.

@@ -8,7 +8,7 @@ use anyhow::anyhow;
 use binlog::PayloadOpener;
 use logs::{
     EventWalk, LogEndAction, LogError, LogReader, LogWalk, PieceReader, PieceSizes, ReadOutcome, Store,
-    StoreCursor, WalkStep, read_keyring,
+    StoreCursor, WalkStep, base_name, read_keyring,
 };
 use serde::Serialize;
 
@@ -141,7 +141,7 @@ impl StoreObserver {
     pub(super) fn view(&self, now_us: u64) -> StoreView {
         StoreView {
             path: self.path.display().to_string(),
-            log_name: self.log.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+            log_name: base_name(&self.log),
             position: self.walk.reader().position(),
             is_behind: self.is_reading,
             activity: self.activity.summary(now_us),
