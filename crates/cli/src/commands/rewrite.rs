@@ -171,7 +171,7 @@ pub(crate) fn decompress(command: &DecompressArgs, global: &GlobalArgs) -> Comma
     run(RewriteAction::Decompress, &command.inputs, &command.common, global)
 }
 
-/// Maximum memory in bytes, unless a level needs more.
+/// Default of `--memory`, in bytes.
 pub(super) const MEMORY_DEFAULT: u64 = 300_000_000;
 
 fn run(action: RewriteAction, inputs: &LogArgs, common: &RewriteArgs, global: &GlobalArgs) -> CommandResult {

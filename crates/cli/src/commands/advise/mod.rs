@@ -21,6 +21,7 @@ use servers::{ServerAddress, SqlConnection};
 use tracing::{error, warn};
 
 use crate::commands::advise::server_readings::ServerReadings;
+use crate::commands::rewrite::MEMORY_DEFAULT;
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
@@ -107,9 +108,6 @@ pub(crate) struct AdviseArgs {
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
-
-/// Default of `--memory`, in bytes.
-const MEMORY_DEFAULT: u64 = 300_000_000;
 
 /// Default of `--time`, in seconds.
 const TIME_DEFAULT_S: u64 = 30;
