@@ -19,7 +19,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use testkit::{Launch, TestServer};
 
-use super::turns::{ContenderRuns, run_in_turns};
+use super::turns::{ContenderRuns, median_run, run_in_turns};
 use super::{cases, doc_page, workload_runs};
 use crate::workload_runs::machine_cpu_seconds;
 use crate::workloads;
@@ -41,7 +41,6 @@ pub(crate) struct LagBenchOptions {
     workers: Vec<u32>,
 }
 
-const REPLICA_UUID: &str = "b0a7c3d2-5e1f-4a6b-9c8d-0123456789ac";
 /// Number of sessions that write to the source at once.
 const SESSIONS: u32 = 8;
 /// Interval between two samples of the replica.
@@ -119,9 +118,7 @@ fn run_all(
 
 /// Returns the run with the median p50.
 fn median(runs: &[LagFigures]) -> LagFigures {
-    let mut sorted = runs.to_vec();
-    sorted.sort_by(|a, b| a.p50.total_cmp(&b.p50));
-    sorted[sorted.len() / 2]
+    median_run(runs, |run| run.p50)
 }
 
 impl LagContender {
@@ -137,7 +134,7 @@ fn run(contender: LagContender, options: &LagBenchOptions, bintide: &Path) -> Re
     let source = workloads::launch_server().option("--max-binlog-size=1G").start()?;
     let target = Launch::mysql()
         .options(["--server-id=2", "--skip-log-bin", "--replica-preserve-commit-order=ON"])
-        .uuid(REPLICA_UUID)
+        .uuid(workloads::REPLICA_UUID)
         .start()?;
     source.sql("create database sbtest")?;
     workloads::sysbench(&source, "oltp_write_only", &["--rand-seed=11", "prepare"])?;

@@ -4,6 +4,7 @@ use anyhow::Result;
 use serde::Serialize;
 
 use super::measure::RunMeasurement;
+use super::turns::median_run;
 use super::{BenchCase, CaseGoal};
 
 /// Measurements of one contender in a case, as JSON.
@@ -115,10 +116,8 @@ fn met(reached: bool, goal: &str) -> String {
 
 /// Returns the run with the median time, with the largest peak memory of all runs.
 pub(super) fn median(runs: &[RunMeasurement]) -> RunMeasurement {
-    let mut sorted = runs.to_vec();
-    sorted.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
     let peak_bytes = runs.iter().map(|run| run.peak_bytes).max().unwrap_or(0);
-    RunMeasurement { peak_bytes, ..sorted[sorted.len() / 2] }
+    RunMeasurement { peak_bytes, ..median_run(runs, |run| run.seconds) }
 }
 
 #[cfg(test)]

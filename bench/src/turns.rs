@@ -35,9 +35,27 @@ pub(super) fn run_in_turns<C: Copy, R>(
     Ok(results)
 }
 
+/// Returns the run with the median cost: of an even number of runs, the costlier of the middle ones.
+///
+/// # Panics
+///
+/// If there is no run.
+pub(super) fn median_run<R: Clone>(runs: &[R], cost: impl Fn(&R) -> f64) -> R {
+    let mut sorted: Vec<&R> = runs.iter().collect();
+    sorted.sort_by(|a, b| cost(a).total_cmp(&cost(b)));
+    sorted[sorted.len() / 2].clone()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::run_in_turns;
+    use super::{median_run, run_in_turns};
+
+    #[test]
+    fn the_median_is_the_middle_run() {
+        assert_eq!(median_run(&[3.0, 1.0, 2.0], |run| *run), 2.0);
+        assert_eq!(median_run(&[1.0, 2.0], |run| *run), 2.0);
+        assert_eq!(median_run(&[5.0], |run| *run), 5.0);
+    }
 
     #[test]
     fn the_best_alternative_runs_again() {

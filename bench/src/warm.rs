@@ -18,6 +18,7 @@ use clap::{Args, ValueEnum};
 
 use self::catch_up::{CatchUpConditions, CatchUpRun};
 use self::warm_fixture::{WarmChangeKind, WarmFixture};
+use super::turns::median_run;
 use super::{cases, doc_page};
 
 /// Extent of the measurements.
@@ -123,10 +124,9 @@ fn run_pair(
         alone.push(catch_up::run(fixture, kind, conditions, None)?);
         warmed.push(catch_up::run(fixture, kind, conditions, Some(bintide))?);
     }
-    Ok(CatchUpPair { kind, conditions, alone: median_run(alone)?, warmed: median_run(warmed)? })
+    Ok(CatchUpPair { kind, conditions, alone: median(&alone), warmed: median(&warmed) })
 }
 
-fn median_run(mut laps: Vec<CatchUpRun>) -> Result<CatchUpRun> {
-    laps.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
-    laps.get(laps.len() / 2).copied().context("no run")
+fn median(runs: &[CatchUpRun]) -> CatchUpRun {
+    median_run(runs, |run| run.seconds)
 }

@@ -13,7 +13,6 @@ use crate::workloads::{self, Workload};
 /// Revision of the saved runs. Increase it when their content changes.
 const REVISION: u32 = 2;
 
-const REPLICA_UUID: &str = "b0a7c3d2-5e1f-4a6b-9c8d-0123456789ac";
 /// Time limit in which a replica applies the transactions of its source, in seconds.
 const REPLICA_TIMEOUT_S: u32 = 1800;
 
@@ -154,7 +153,7 @@ fn measure_decompression(replica: &TestServer, source: &TestServer) -> Result<St
 
 /// Starts a server that can replicate from another one with the same settings.
 pub(super) fn start_replica(setting: BinlogSettings, launch: Launch) -> Result<TestServer> {
-    setting.apply(launch).option("--server-id=2").uuid(REPLICA_UUID).start()
+    setting.apply(launch).option("--server-id=2").uuid(workloads::REPLICA_UUID).start()
 }
 
 /// Waits until the replica has applied all transactions of the source.

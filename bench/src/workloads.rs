@@ -21,8 +21,11 @@ use testkit::{Launch, PackageHome, TestPackage, TestServer};
 /// Revision of the workloads. Increase it when a workload changes, so that existing logs are created again.
 pub(crate) const REVISION: u32 = 2;
 
-/// UUID of the server, so that its GTIDs are always the same.
-const SERVER_UUID: &str = "b0a7c3d2-5e1f-4a6b-9c8d-0123456789ab";
+/// UUID of each server that writes logs, so that its GTIDs are always the same.
+pub(super) const SOURCE_UUID: &str = "b0a7c3d2-5e1f-4a6b-9c8d-0123456789ab";
+
+/// UUID of each replica, also on a copy of a source's data.
+pub(super) const REPLICA_UUID: &str = "b0a7c3d2-5e1f-4a6b-9c8d-0123456789ac";
 
 /// Number of employees, as in MySQL's employees sample database.
 const EMPLOYEES: usize = 300_024;
@@ -116,7 +119,7 @@ fn run_all(form: LogCompression, directory: &Path) -> Result<()> {
 /// Returns the launch of a server with enough memory for the workloads.
 pub(crate) fn launch_server() -> Launch {
     let options = ["--max-binlog-size=1G", "--innodb-buffer-pool-size=2G", "--innodb-redo-log-capacity=2G"];
-    Launch::mysql().options(options).uuid(SERVER_UUID)
+    Launch::mysql().options(options).uuid(SOURCE_UUID)
 }
 
 /// Runs the workloads one after the other, each into its own log. `collect` is called with the

@@ -15,6 +15,7 @@ use super::replay_logs::PreparedReplayLog;
 use super::start_tables::OPTIONS;
 use crate::cases::shell_words;
 use crate::measure::run_measured;
+use crate::turns::median_run;
 use crate::workload_runs::{cpu_seconds, machine_cpu_seconds};
 
 /// Time limit of a replica, in seconds.
@@ -235,9 +236,7 @@ fn measure_on(
 
 /// Returns the run with the median time, with the largest peak memory of all runs.
 pub(super) fn median(runs: &[ReplayMeasurement]) -> ReplayMeasurement {
-    let mut sorted = runs.to_vec();
-    sorted.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
-    let mut middle = sorted.swap_remove(sorted.len() / 2);
+    let mut middle = median_run(runs, |run| run.seconds);
     if let Some(own) = &mut middle.program {
         let peaks = runs.iter().filter_map(|run| run.program.as_ref()).map(|own| own.peak_bytes);
         own.peak_bytes = peaks.max().unwrap_or(0);

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use testkit::{Launch, TestServer, wait_until};
 
 use super::start_tables::{
-    OPTIONS, SMALL_TABLE_ROWS, SMALL_TABLES, SOURCE_UUID, StartTables, TABLE_ROWS, TABLES, logs_directory,
+    OPTIONS, SMALL_TABLE_ROWS, SMALL_TABLES, StartTables, TABLE_ROWS, TABLES, logs_directory,
     stop_with_small_redo_log,
 };
 use crate::workloads::{self, Workload};
@@ -158,7 +158,7 @@ pub(super) fn prepare(kind: ReplayLogKind, transactions: u32, bintide: &Path) ->
 
 /// Returns the launch of a source that has these tables and an empty log.
 fn launch_source(start: StartTables) -> Result<Launch> {
-    Ok(Launch::mysql().options(OPTIONS).uuid(SOURCE_UUID).data(start.directory()?))
+    Ok(Launch::mysql().options(OPTIONS).uuid(workloads::SOURCE_UUID).data(start.directory()?))
 }
 
 /// Lets a server write the log.

@@ -38,11 +38,11 @@ struct GoalResult {
 /// Writes the results of a log into the page, or only prints them.
 pub(super) fn report(race: &ReplayRace, options: &ReplayBenchOptions) -> Result<()> {
     let is_main = race.log.kind == ReplayLogKind::Sysbench;
-    let about = format!(
-        "{} transactions in {} MB of log.\n",
-        count(race.log.transactions()),
-        megabytes(race.log.size()?)
-    );
+    let transactions = match race.log.transactions() {
+        1 => "One transaction".to_owned(),
+        many => format!("{} transactions", count(many)),
+    };
+    let about = format!("{transactions} in {} MB of log.\n", megabytes(race.log.size()?));
     let parts = [about, table_of(race), table_of_goals(&goals(race)), conditions(race, options)?];
     let text = parts.join("\n");
     if options.only_prints() {

@@ -12,9 +12,6 @@ use crate::workloads::{self, Workload};
 /// Revision of the created files. Increase it when they change.
 const REVISION: u32 = 2;
 
-/// UUID of the server that writes the logs.
-pub(super) const SOURCE_UUID: &str = "b0a7c3d2-5e1f-4a6b-9c8d-0123456789ab";
-
 /// Number of sysbench's tables, and of rows in each.
 pub(super) const TABLES: usize = 4;
 pub(super) const TABLE_ROWS: usize = 100_000;
@@ -51,7 +48,7 @@ impl StartTables {
         let directory = logs_directory().join(self.directory_name());
         if !directory.exists() {
             eprintln!("creating the tables");
-            let mut server = Launch::mysql().options(OPTIONS).uuid(SOURCE_UUID).start()?;
+            let mut server = Launch::mysql().options(OPTIONS).uuid(workloads::SOURCE_UUID).start()?;
             self.create(&server)?;
             stop_with_small_redo_log(&mut server)?;
             for entry in fs::read_dir(server.datadir())? {

@@ -11,7 +11,8 @@ use nix::unistd::Pid;
 use serde_json::Value;
 use testkit::TestServer;
 
-use super::warm_fixture::{CHANGES, POOL_MIB, SOURCE_UUID, WarmChangeKind, WarmFixture, launch_replica};
+use super::warm_fixture::{CHANGES, POOL_MIB, WarmChangeKind, WarmFixture, launch_replica};
+use crate::workloads::SOURCE_UUID;
 
 /// Conditions of a replica's run.
 #[derive(Clone, Copy)]

@@ -7,12 +7,10 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use testkit::{Launch, SeededRandom, TestServer, wait_until};
 
+use crate::workloads::{REPLICA_UUID, SOURCE_UUID};
+
 /// Revision of the created files. Increase it when they change.
 const REVISION: u32 = 3;
-
-/// UUID of the server that writes the logs.
-pub(super) const SOURCE_UUID: &str = "b0a7c3d2-5e1f-4a6b-9c8d-0123456789ab";
-const REPLICA_UUID: &str = "b0a7c3d2-5e1f-4a6b-9c8d-0123456789ac";
 
 /// Number of rows of the table, each with about 210 bytes, and 85 in its secondary index.
 pub(super) const ROWS: usize = 1_200_000;
