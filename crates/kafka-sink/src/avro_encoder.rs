@@ -46,14 +46,37 @@ impl AvroValue<'_> {
         }
     }
 
+    fn mismatch<E: Error>(&self, found: &str) -> E {
+        E::custom(format_args!("found {found}, expected {}", kind_name(&self.schema.kind)))
+    }
+
     fn put_number<E: Error>(mut self, number: f64) -> Result<(), E> {
         self.begin();
         match self.schema.kind {
             ConnectKind::Float32 => self.out.extend_from_slice(&(number as f32).to_le_bytes()),
             ConnectKind::Float64 => self.out.extend_from_slice(&number.to_le_bytes()),
-            _ => return Err(E::custom(format_args!("a number in place of {:?}", self.schema.kind))),
+            _ => return Err(self.mismatch(NUMBER)),
         }
         Ok(())
+    }
+}
+
+const BOOLEAN: &str = "true or false";
+const NUMBER: &str = "a number";
+const TEXT: &str = "text";
+const ARRAY: &str = "an array";
+const OBJECT: &str = "an object";
+
+/// Returns the name of the values of a schema, for errors.
+fn kind_name(kind: &ConnectKind) -> &'static str {
+    match kind {
+        ConnectKind::Boolean => BOOLEAN,
+        ConnectKind::Int16 | ConnectKind::Int32 | ConnectKind::Int64 => "an integer",
+        ConnectKind::Float32 | ConnectKind::Float64 => NUMBER,
+        ConnectKind::Text => TEXT,
+        ConnectKind::Bytes => "base64",
+        ConnectKind::Array(_) => ARRAY,
+        ConnectKind::Struct(_) => OBJECT,
     }
 }
 
@@ -61,7 +84,7 @@ impl<'de> Visitor<'de> for AvroValue<'_> {
     type Value = ();
 
     fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "a value of the schema {:?}", self.schema.kind)
+        out.write_str(kind_name(&self.schema.kind))
     }
 
     fn visit_unit<E: Error>(self) -> Result<(), E> {
@@ -76,7 +99,7 @@ impl<'de> Visitor<'de> for AvroValue<'_> {
         self.begin();
         match self.schema.kind {
             ConnectKind::Boolean => self.out.push(truth.into()),
-            _ => return Err(E::custom(format_args!("{truth} in place of {:?}", self.schema.kind))),
+            _ => return Err(self.mismatch(BOOLEAN)),
         }
         Ok(())
     }
@@ -120,14 +143,14 @@ impl<'de> Visitor<'de> for AvroValue<'_> {
                 put_long(self.out, size as i64);
                 base64_simd::STANDARD.decode_append(text, self.out).map_err(E::custom)
             }
-            _ => Err(E::custom(format_args!("a text in place of {:?}", self.schema.kind))),
+            _ => Err(self.mismatch(TEXT)),
         }
     }
 
     fn visit_seq<A: SeqAccess<'de>>(mut self, mut items: A) -> Result<(), A::Error> {
         self.begin();
         let ConnectKind::Array(schema) = &self.schema.kind else {
-            return Err(A::Error::custom(format_args!("an array in place of {:?}", self.schema.kind)));
+            return Err(self.mismatch(ARRAY));
         };
         let (mut bytes, mut count) = (Vec::new(), 0);
         while items.next_element_seed(AvroValue { out: &mut bytes, schema })?.is_some() {
@@ -144,7 +167,7 @@ impl<'de> Visitor<'de> for AvroValue<'_> {
     fn visit_map<A: MapAccess<'de>>(mut self, mut entries: A) -> Result<(), A::Error> {
         self.begin();
         let ConnectKind::Struct(fields) = &self.schema.kind else {
-            return Err(A::Error::custom(format_args!("an object in place of {:?}", self.schema.kind)));
+            return Err(self.mismatch(OBJECT));
         };
         let mut left = &fields[..];
         while let Some(found) = entries.next_key_seed(FieldIndex(left))? {
@@ -239,18 +262,45 @@ mod tests {
     #[test]
     fn fields_are_written_in_the_order_of_the_schema() {
         let schema = RecordSchemas::of(&KeyedRecordKind::Transaction, "t").value;
-        let check = |json: &str, expected: Option<&[u8]>| {
+        let check = |json: &str, expected: &[u8]| {
             let mut out = Vec::new();
-            let put = put_avro(&mut out, &schema, json.as_bytes());
-            assert_eq!(put.ok().map(|()| &*out), expected, "{json}");
+            put_avro(&mut out, &schema, json.as_bytes()).unwrap();
+            assert_eq!(out, expected, "{json}");
         };
         // `resume` has no field. An absent field is null, if the schema allows that.
         let begin = r#"{"status":"BEGIN","id":"x","ts_ms":1,"resume":"y"}"#;
-        check(begin, Some(b"\x0aBEGIN\x02x\x00\x00\x02"));
+        check(begin, b"\x0aBEGIN\x02x\x00\x00\x02");
         let end = r#"{"status":"E","id":"\u00e9","event_count":2,"data_collections":[{"data_collection":"t","event_count":2}],"ts_ms":1}"#;
-        check(end, Some(b"\x02E\x04\xc3\xa9\x02\x04\x02\x02\x02\x02t\x04\x00\x02"));
-        check(r#"{"status":"E","id":"x"}"#, None);
-        check(r#"{"status":null,"id":"x","ts_ms":1}"#, None);
-        check(r#"{"status":"E","id":7,"ts_ms":1}"#, None);
+        check(end, b"\x02E\x04\xc3\xa9\x02\x04\x02\x02\x02\x02t\x04\x00\x02");
+    }
+
+    #[test]
+    fn values_must_match_their_schema() {
+        let check = |schema: &ConnectSchema, json: &str, expected: &str| {
+            let error = put_avro(&mut Vec::new(), schema, json.as_bytes()).unwrap_err();
+            assert_eq!(error.to_string(), expected, "{json}");
+        };
+        let of = ConnectSchema::new;
+        check(&of(ConnectKind::Boolean), "7", "found a number, expected true or false at line 1 column 1");
+        check(&of(ConnectKind::Text), "true", "found true or false, expected text at line 1 column 4");
+        check(&of(ConnectKind::Int64), "\"7\"", "found text, expected an integer at line 1 column 3");
+        check(&of(ConnectKind::Float64), "[7]", "found an array, expected a number at line 1 column 1");
+        check(&of(ConnectKind::Bytes), "{}", "found an object, expected base64 at line 1 column 2");
+        check(
+            &of(ConnectKind::Int32),
+            "2147483648",
+            "2147483648 does not fit into 32 bits at line 1 column 10",
+        );
+        let schema = RecordSchemas::of(&KeyedRecordKind::Transaction, "t").value;
+        check(
+            &schema,
+            r#"{"status":null,"id":"x","ts_ms":1}"#,
+            "null, although the schema requires a value at line 1 column 14",
+        );
+        check(
+            &schema,
+            r#"{"status":"E","id":"x"}"#,
+            "the field ts_ms has no value, although the schema requires one at line 1 column 23",
+        );
     }
 }

@@ -270,6 +270,30 @@ mod tests {
     }
 
     #[test]
+    fn offsets_must_state_a_position() {
+        let check = |offset: &str, expected: &str| {
+            let key = br#"["kafka",{"server":"shop"}]"#.to_vec();
+            let found = DebeziumOffset::choose([(key, offset.as_bytes().to_vec())].into(), None);
+            let error = found.and_then(|offset| offset.progress()).unwrap_err();
+            assert_eq!(error.to_string(), expected, "{offset}");
+        };
+        check(r#"{"pos":4}"#, "the offset of the connector kafka is malformed: the field `file` is missing");
+        check(
+            r#"{"file":"b.1","pos":4,"gtids":"x:1"}"#,
+            "the offset of the connector kafka is malformed: invalid GTIDs",
+        );
+        check(
+            r#"{"file":7}"#,
+            "the offset of the connector kafka is malformed: invalid type: integer `7`, expected a string at line 1 \
+             column 9",
+        );
+        check(
+            r#"{"file":"b.1","pos":4,"snapshot":true}"#,
+            "the connector kafka has not finished its snapshot: let it finish, or start a new stream with --snapshot",
+        );
+    }
+
+    #[test]
     fn offsets_become_progress() {
         let check = |offset: &str, expected: &str| {
             let key = br#"["kafka",{"server":"shop"}]"#.to_vec();

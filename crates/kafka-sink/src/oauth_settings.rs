@@ -106,12 +106,11 @@ mod tests {
                 None => drop(found.unwrap()),
                 Some(expected) => {
                     let error = found.unwrap_err().to_string();
-                    assert!(error.contains(expected), "{lines:?}: {error}");
+                    assert_eq!(error, format!("sasl.mechanism=OAUTHBEARER: {expected}"), "{lines:?}");
                 }
             }
         };
         let url = "sasl.oauthbearer.token.endpoint.url=https://idp/token";
-        let plain = "sasl.oauthbearer.token.endpoint.url=http://idp/token";
         let local = "sasl.oauthbearer.token.endpoint.url=http://127.0.0.1:80/token";
         let [mechanism, client, secret] = [
             "sasl.mechanism=OAUTHBEARER",
@@ -121,16 +120,33 @@ mod tests {
         check(&["sasl.mechanism=PLAIN"], None);
         check(&[mechanism, url, client, secret], None);
         check(&[mechanism, local, client, secret], None);
-        let with_secret = "sasl.oauthbearer.token.endpoint.url=https://me:x@idp/token";
-        check(&[mechanism, with_secret, client, secret], Some("must not contain a user"));
-        let with_query = "sasl.oauthbearer.token.endpoint.url=https://idp/token?key=x";
-        check(&[mechanism, with_query, client, secret], Some("must not contain a user"));
-        check(&[mechanism, url, client], Some("sasl.oauthbearer.client.secret is missing"));
-        check(&[mechanism, plain, client, secret], Some("without encryption"));
-        check(
-            &[mechanism, "sasl.oauthbearer.token.endpoint.url=idp", client, secret],
-            Some("not an address"),
+        let refused = |address: &str, expected: &str| {
+            let address = format!("sasl.oauthbearer.token.endpoint.url={address}");
+            check(&[mechanism, &address, client, secret], Some(expected));
+        };
+        for address in ["https://me:x@idp/token", "https://idp/token?key=x"] {
+            refused(
+                address,
+                "sasl.oauthbearer.token.endpoint.url must not contain a user or a query: put the client and its secret \
+                 into sasl.oauthbearer.client.id and sasl.oauthbearer.client.secret",
+            );
+        }
+        refused(
+            "http://idp/token",
+            "the secret would be sent without encryption: give sasl.oauthbearer.token.endpoint.url an address with \
+             https://",
         );
-        check(&[mechanism, url, client, secret, "https.ca.location=/nowhere"], Some("could not read"));
+        refused("idp", "sasl.oauthbearer.token.endpoint.url is not an address: expected https://HOST/PATH");
+        check(
+            &[mechanism, url, client],
+            Some(
+                "sasl.oauthbearer.client.secret is missing: put sasl.oauthbearer.token.endpoint.url, \
+                 sasl.oauthbearer.client.id and sasl.oauthbearer.client.secret into a file, for --kafka-file",
+            ),
+        );
+        check(
+            &[mechanism, url, client, secret, "https.ca.location=/nowhere"],
+            Some("could not read https.ca.location: No such file or directory (os error 2)"),
+        );
     }
 }

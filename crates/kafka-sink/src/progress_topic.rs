@@ -93,9 +93,9 @@ mod tests {
         };
         check(None, None, Ok(None));
         check(Some("binlog.000001:10\n"), Some("7"), Ok(Some(7)));
-        check(None, Some("7x"), Err("is `7x`; expected a number"));
-        check(None, Some(""), Err("is ``; expected a number"));
-        check(None, Some("-1"), Err("is `-1`; expected a number"));
+        check(None, Some("7x"), Err("the number of the last commit is `7x`; expected a number"));
+        check(None, Some(""), Err("the number of the last commit is ``; expected a number"));
+        check(None, Some("-1"), Err("the number of the last commit is `-1`; expected a number"));
         check(Some("x"), Some("7"), Err("x"));
     }
 }

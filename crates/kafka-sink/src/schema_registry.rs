@@ -280,6 +280,35 @@ mod tests {
     fn files_without_certificates_are_refused() {
         let settings = RegistrySettings::new("https://localhost/").unwrap();
         let error = connect(settings.with_authority(b"x".to_vec())).unwrap_err().to_string();
-        assert!(error.contains("the file of ssl.ca.location has no certificates"), "{error}");
+        assert_eq!(
+            error,
+            "creating a client of the schema registry failed: the file of ssl.ca.location has no certificates"
+        );
+    }
+
+    #[test]
+    fn other_answers_are_refusals() {
+        let check = |status: &str, body: &str, expected: &str| {
+            let registry = TlsRegistry::start(&answer(status, "", body));
+            let error = registry.register("https", Some(&registry.certificate)).unwrap_err();
+            assert_eq!(error.replace(&registry.port.to_string(), "PORT"), expected);
+        };
+        check(
+            "200 OK",
+            "{}",
+            "the schema registry refuses to register a schema of the subject t-value: unexpected answer: missing field \
+             `id` at line 1 column 2",
+        );
+        check(
+            "422 Unprocessable",
+            r#"{"message":"Invalid schema"}"#,
+            "the schema registry refuses to register a schema of the subject t-value: Invalid schema (HTTP status 422)",
+        );
+        check(
+            "503 Away",
+            "",
+            "the schema registry https://localhost:PORT/ did not answer within 0 s: HTTP status 503 Service Unavailable. \
+             The next run writes the unconfirmed records",
+        );
     }
 }

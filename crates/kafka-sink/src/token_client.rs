@@ -67,7 +67,12 @@ impl TokenClient {
             let TokenErrorAnswer { error, error_description } =
                 serde_json::from_slice(&body).unwrap_or_default();
             let status = status.as_u16();
-            return Err(format!("{url} gives no token (HTTP status {status}) {error} {error_description}"));
+            let reasons: Vec<String> =
+                [error, error_description].into_iter().filter(|reason| !reason.is_empty()).collect();
+            return Err(match reasons.join(": ") {
+                reason if reason.is_empty() => format!("{url} gives no token (HTTP status {status})"),
+                reason => format!("{url} gives no token (HTTP status {status}): {reason}"),
+            });
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
         let token = token_of(&body, client, i64::try_from(now).unwrap_or_default());
@@ -109,7 +114,12 @@ fn claims_of(token: &str) -> Option<TokenClaims> {
 
 #[cfg(test)]
 mod tests {
-    use super::{form, token_of};
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpListener;
+    use std::thread;
+
+    use super::{TokenClient, form, token_of};
+    use crate::oauth_settings::OauthSettings;
 
     #[test]
     fn tokens_state_their_owner_and_end() {
@@ -126,6 +136,50 @@ mod tests {
         check(&format!(r#"{{"access_token":"{token}","expires_in":60}}"#), Some((token, "you", 2_000_000)));
         check(r#"{"token":"x"}"#, None);
         check("", None);
+    }
+
+    /// Returns the error of fetching a token from a server that gives this answer, without the server's port.
+    fn refusal(answer: &str) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let url = format!("http://127.0.0.1:{port}/token").parse().unwrap();
+        let (client, secret) = ("me".to_owned(), "x".to_owned());
+        let settings = OauthSettings { url, client, secret, scope: None, authorities: None };
+        let client = TokenClient::new(settings).unwrap();
+        let answer = answer.to_owned();
+        let server = thread::spawn(move || {
+            let (mut socket, _) = listener.accept().unwrap();
+            let mut request = Vec::new();
+            while !request.ends_with(b"client_credentials") {
+                let mut buffer = [0; 4096];
+                let size = socket.read(&mut buffer).unwrap();
+                request.extend_from_slice(&buffer[..size]);
+            }
+            socket.write_all(answer.as_bytes()).unwrap();
+        });
+        let error = client.fetch().err().unwrap();
+        server.join().unwrap();
+        error.replace(&port.to_string(), "PORT")
+    }
+
+    #[test]
+    fn refusals_have_a_reason() {
+        let check = |status: &str, body: &str, expected: &str| {
+            let size = body.len();
+            let head = format!("HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {size}\r\n\r\n");
+            assert_eq!(refusal(&format!("{head}{body}")), expected);
+        };
+        check("503 Away", "", "http://127.0.0.1:PORT/token gives no token (HTTP status 503)");
+        check(
+            "401 Unauthorized",
+            r#"{"error":"invalid_client","error_description":"unknown client"}"#,
+            "http://127.0.0.1:PORT/token gives no token (HTTP status 401): invalid_client: unknown client",
+        );
+        check(
+            "200 OK",
+            "{}",
+            "http://127.0.0.1:PORT/token gives a malformed answer: missing field `access_token` at line 1 column 2",
+        );
     }
 
     #[test]

@@ -292,7 +292,8 @@ impl TopicCatalogue {
         let failed = |reason: String| KafkaSinkError::CreateTopic { topic: topic.name.to_owned(), reason };
         if self.connection.tokens.is_some() {
             // The client that creates topics takes no tokens.
-            let reason = "bintide creates no topics with sasl.mechanism=OAUTHBEARER. Create it";
+            let reason =
+                "bintide creates no topics with sasl.mechanism=OAUTHBEARER. Create it with another tool";
             return Err(failed(reason.to_owned()));
         }
         let begun = Instant::now();
@@ -395,7 +396,7 @@ mod tests {
 
     use stream::{KeyedRecordKind, RecordTable};
 
-    use super::{TopicCatalogue, topic_name};
+    use super::{TopicCatalogue, TopicConfig, TopicPolicy, topic_name};
     use crate::error::KafkaSinkError;
     use crate::kafka_connection::ConnectionConfig;
     use crate::kafka_sink::KafkaSettings;
@@ -421,8 +422,16 @@ mod tests {
         assert_eq!(topics.topic_of(&table("d", "a$b")).unwrap(), 0);
         assert_eq!(topics.topic_of(&table("d", "c")).unwrap(), 1);
         assert_eq!(topics.topic_of(&table("d", "a$b")).unwrap(), 0);
-        let refused = topics.topic_of(&table("d", "a_b"));
-        assert!(matches!(refused, Err(KafkaSinkError::SharedTopic { first, .. }) if first == "d.a$b"));
+        let refused = topics.topic_of(&table("d", "a_b")).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "the tables d.a$b and d.a_b have the same topic p.d.a_b: exclude one of them, or write it with a --name of \
+             its own"
+        );
+        assert_eq!(
+            topics.add_dead_letters("p.d.c", 1000).unwrap_err().to_string(),
+            "the topic p.d.c of --dead-letter has other records of this stream: give --dead-letter a topic of its own"
+        );
     }
 
     #[test]
@@ -441,9 +450,30 @@ mod tests {
         // Rows without the field in their keys could overwrite those of other tables.
         let refused = topics.topic_of(&table("d", "t"));
         assert!(matches!(refused, Err(KafkaSinkError::SharedTopic { second, .. }) if second == "d.t"));
-        let refused = topics.topic_of(&table("d", "x"));
-        assert!(
-            matches!(refused, Err(KafkaSinkError::ReservedTopic { topic, .. }) if topic == "p.transaction")
+        assert_eq!(
+            topics.topic_of(&table("d", "x")).unwrap_err().to_string(),
+            "--route: the table d.x cannot use the topic p.transaction, which has other records of this stream"
+        );
+    }
+
+    #[test]
+    fn topics_are_not_created_with_logins_by_token() {
+        let topics =
+            TopicPolicy::Create { partitions: None, replication: None, config: TopicConfig::default() };
+        let mut settings = KafkaSettings { topics, ..KafkaSettings::of_test() };
+        for (name, value) in [
+            ("sasl.mechanism", "OAUTHBEARER"),
+            ("sasl.oauthbearer.token.endpoint.url", "https://idp/token"),
+            ("sasl.oauthbearer.client.id", "me"),
+            ("sasl.oauthbearer.client.secret", "x"),
+        ] {
+            settings.properties.values.insert(name.to_owned(), value.to_owned());
+        }
+        let connection = ConnectionConfig::new(&settings).unwrap();
+        let mut topics = TopicCatalogue::new(&settings, connection, Default::default());
+        assert_eq!(
+            topics.topic_of(&table("d", "t")).unwrap_err().to_string(),
+            "could not create the topic p.d.t: bintide creates no topics with sasl.mechanism=OAUTHBEARER. Create it with another tool"
         );
     }
 
