@@ -461,8 +461,9 @@ fn lost_brokers_are_not_ready() -> Result<()> {
     source.sql("insert into d.t (b) values ('one')")?;
     let becomes = |expected: &[&str]| {
         wait_for_within(TIMEOUT, || {
-            let answer = metrics::get(port, "/readyz")?.text()?.to_owned()
-                + &metrics::scraped(&format!("127.0.0.1:{port}"))?;
+            let ready = metrics::get(port, "/readyz")?;
+            let answer =
+                [&ready.head, ready.text()?, &metrics::scraped(&format!("127.0.0.1:{port}"))?].concat();
             ensure!(
                 expected.iter().all(|expected| answer.contains(expected)),
                 "expected {expected:?}: {answer}"
