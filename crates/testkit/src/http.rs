@@ -36,6 +36,8 @@ pub enum HttpVersion {
 /// Answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpAnswer {
+    /// Status.
+    pub status: u16,
     /// Status line and headers.
     pub head: String,
     /// Content.
@@ -57,13 +59,13 @@ impl<'a> HttpRequest<'a> {
         stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
         let version = match self.version {
             HttpVersion::V1_0 => "HTTP/1.0",
-            HttpVersion::V1_1 => "HTTP/1.1",
+            HttpVersion::V1_1 => "HTTP/1.1\r\nConnection: close",
         };
         let mut text = format!("{} {} {version}\r\nHost: 127.0.0.1\r\n", self.method, self.path);
         for (name, value) in self.headers {
             text += &format!("{name}: {value}\r\n");
         }
-        if self.method != "GET" {
+        if self.method != "GET" || !self.body.is_empty() {
             text += &format!("Content-Length: {}\r\n", self.body.len());
         }
         stream.write_all(&[text.as_bytes(), b"\r\n", self.body].concat())?;
@@ -87,21 +89,11 @@ impl HttpAnswer {
         let size = answer.windows(END_OF_HEAD.len()).position(|bytes| bytes == END_OF_HEAD);
         let size = size.context("the answer has no end of its headers")?;
         let head = String::from_utf8(answer[..size].to_vec()).context("the headers are not text")?;
-        Ok(Self { head, body: answer[size + END_OF_HEAD.len()..].to_vec() })
-    }
-
-    /// Returns the status line, such as `HTTP/1.1 200 OK`.
-    pub fn status_line(&self) -> &str {
-        self.head.lines().next().unwrap_or_default()
-    }
-
-    /// Returns the status.
-    ///
-    /// # Errors
-    /// Fails if the status line has no number.
-    pub fn status(&self) -> Result<u16> {
-        let status = self.status_line().split(' ').nth(1).and_then(|status| status.parse().ok());
-        status.with_context(|| format!("no status in {:?}", self.status_line()))
+        let status_line = head.lines().next().unwrap_or_default();
+        let status =
+            status_line.strip_prefix("HTTP/1.").and_then(|rest| rest.split(' ').nth(1)?.parse().ok());
+        let status = status.with_context(|| format!("no status in {status_line:?}"))?;
+        Ok(Self { status, head, body: answer[size + END_OF_HEAD.len()..].to_vec() })
     }
 
     /// Returns the content as text.
@@ -120,8 +112,7 @@ mod tests {
     #[test]
     fn answers_have_a_status_and_a_body() {
         let answer = HttpAnswer::parse(b"HTTP/1.1 204 No Content\r\nA: b\r\n\r\nx\r\n\r\n").unwrap();
-        assert_eq!(answer.status_line(), "HTTP/1.1 204 No Content");
-        assert_eq!((answer.status().unwrap(), answer.text().unwrap()), (204, "x\r\n\r\n"));
+        assert_eq!((answer.status, answer.text().unwrap()), (204, "x\r\n\r\n"));
         assert_eq!(answer.head, "HTTP/1.1 204 No Content\r\nA: b");
     }
 
@@ -131,8 +122,9 @@ mod tests {
         assert_eq!(cut.to_string(), "the answer has no end of its headers");
         let other = HttpAnswer::parse(b"220 ready\xff\r\n\r\n").unwrap_err();
         assert_eq!(other.to_string(), "the headers are not text");
-        let odd = HttpAnswer::parse(b"SSH-2.0-OpenSSH\r\n\r\n\xff").unwrap();
-        assert_eq!(odd.status().unwrap_err().to_string(), "no status in \"SSH-2.0-OpenSSH\"");
-        assert_eq!(odd.text().unwrap_err().to_string(), "the content is not text");
+        let odd = HttpAnswer::parse(b"SSH-2.0-OpenSSH 200\r\n\r\n").unwrap_err();
+        assert_eq!(odd.to_string(), "no status in \"SSH-2.0-OpenSSH 200\"");
+        let bytes = HttpAnswer::parse(b"HTTP/1.0 200 OK\r\n\r\n\xff").unwrap();
+        assert_eq!(bytes.text().unwrap_err().to_string(), "the content is not text");
     }
 }

@@ -7,10 +7,12 @@ use anyhow::{Result, ensure};
 
 /// Time after which a wait fails. A replica on a busy machine needs minutes to apply the changes of one minute.
 const TIMEOUT: Duration = Duration::from_secs(240);
-/// Minimum interval between two checks.
-const POLL_INTERVAL_MIN: Duration = Duration::from_millis(5);
-/// Minimum interval between two checks, in durations of a check. A check that asks a server starts a client: without
-/// this limit, the clients of a few waiting tests would occupy all cores.
+/// Shortest pause after a check.
+const PAUSE_MIN: Duration = Duration::from_millis(5);
+/// Longest pause after a check, so that a check on a loaded machine is repeated soon enough.
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// Pause after a check, in durations of the check. A check that asks a server starts a client: without pauses, the
+/// clients of a few waiting tests would occupy all cores.
 const CHECK_PAUSE_RATIO: u32 = 4;
 
 /// Waits until a condition holds. The description completes the error "timed out waiting for".
@@ -43,14 +45,30 @@ pub fn wait_until_within(
 
 /// Sleeps after a check that began at this time, and is to be repeated.
 pub fn pause_after_check(check_begin: Instant) {
-    thread::sleep(POLL_INTERVAL_MIN.max(check_begin.elapsed() * CHECK_PAUSE_RATIO));
+    thread::sleep(pause_of(check_begin.elapsed()));
+}
+
+/// Returns the pause after a check of this duration.
+fn pause_of(duration: Duration) -> Duration {
+    duration.saturating_mul(CHECK_PAUSE_RATIO).clamp(PAUSE_MIN, PAUSE_MAX)
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use super::{wait_until, wait_until_within};
+    use super::{pause_of, wait_until, wait_until_within};
+
+    #[test]
+    fn pauses_depend_on_the_check() {
+        let check = |check_ms, pause_ms| {
+            assert_eq!(pause_of(Duration::from_millis(check_ms)), Duration::from_millis(pause_ms));
+        };
+        check(0, 5);
+        check(1, 5);
+        check(30, 120);
+        check(9000, 1000);
+    }
 
     #[test]
     fn waits_end_with_the_condition_or_the_time() {

@@ -118,7 +118,7 @@ impl RegistryServer {
             ..HttpRequest::get(&path)
         };
         let answer = request.send((Ipv4Addr::LOCALHOST, self.port))?;
-        let (status, body) = (answer.status()?, answer.text()?);
+        let (status, body) = (answer.status, answer.text()?);
         ensure!(status == 200, "{method} {path}: status {status}: {body}");
         Ok(body.to_owned())
     }

@@ -44,9 +44,7 @@ fn metrics_of(arguments: &[&str]) -> Result<String> {
     command.env_clear().args(arguments).arg(format!("--metrics=127.0.0.1:{port}"));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let _running = ChildGuard::start(&mut command)?;
-    wait_until("readiness", || {
-        Ok(get(port, "/readyz").and_then(|answer| answer.status()).is_ok_and(|status| status == 200))
-    })?;
+    wait_until("readiness", || Ok(get(port, "/readyz").is_ok_and(|answer| answer.status == 200)))?;
     scraped(&format!("127.0.0.1:{port}"))
 }
 

@@ -164,10 +164,9 @@ fn sigterm_ends_services_with_success() -> Result<()> {
         let mut command = test.command(name, "terminated")?;
         command.arg(format!("--metrics=127.0.0.1:{http}"));
         let running = ChildGuard::start(&mut command)?;
-        let ready =
-            || Ok(get(http, "/readyz").and_then(|answer| answer.status()).is_ok_and(|status| status == 200));
+        let ready = || Ok(get(http, "/readyz").is_ok_and(|answer| answer.status == 200));
         wait_until(name, ready)?;
-        ensure!(get(http, "/healthz")?.status()? == 200, "{name}");
+        ensure!(get(http, "/healthz")?.status == 200, "{name}");
         terminate(name, running)?;
     }
     Ok(())

@@ -72,9 +72,7 @@ fn processes_of_the_machine_are_found() -> Result<()> {
     let _running =
         ChildGuard::start(receive.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()))?;
     let port = address.rsplit(':').next().context("no port")?.parse()?;
-    wait_until("readiness", || {
-        Ok(get(port, "/readyz").and_then(|answer| answer.status()).is_ok_and(|status| status == 200))
-    })?;
+    wait_until("readiness", || Ok(get(port, "/readyz").is_ok_and(|answer| answer.status == 200)))?;
     let process = |found: &Value| {
         let mut processes = found["processes"].as_array().into_iter().flatten();
         processes.find(|process| process["address"] == address.as_str()).cloned()
