@@ -180,7 +180,7 @@ impl ClientLink {
                 self.packets.commit_read(count);
                 Ok(())
             }
-            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(()),
+            Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock) => Ok(()),
             Err(error) => Err(error),
         }
     }
@@ -256,25 +256,26 @@ impl ClientLink {
 }
 
 impl AcceptedStream {
+    /// Reads from the socket once. Returns `WouldBlock` if the bytes that have arrived contain no data yet.
     fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Plain(stream) => stream.read(room),
-            Self::Tls(stream) => stream.read(room),
-            Self::Closed => Err(closed()),
+        let stream = match self {
+            Self::Plain(stream) => return stream.read(room),
+            Self::Tls(stream) if stream.conn.is_handshaking() => return stream.read(room),
+            Self::Tls(stream) => stream,
+            Self::Closed => return Err(closed()),
+        };
+        let (connection, socket) = (&mut stream.conn, &mut stream.sock);
+        // A TLS message may contain no data, or arrive in parts: waiting for data would then block.
+        if connection.wants_read() && connection.read_tls(socket)? == 0 {
+            return Ok(0);
         }
+        connection.process_new_packets().map_err(io::Error::other)?;
+        connection.reader().read(room)
     }
 
     /// Reads once, and discards the data. Returns false at the end of the stream.
     fn discard(&mut self) -> io::Result<bool> {
-        let room = &mut [0; 256];
-        let Self::Tls(stream) = self else { return self.read(room).map(|count| count > 0) };
-        let (connection, socket) = (&mut stream.conn, &mut stream.sock);
-        // A TLS message may contain no data: waiting for data would then block.
-        if connection.wants_read() && connection.read_tls(socket)? == 0 {
-            return Ok(false);
-        }
-        connection.process_new_packets().map_err(io::Error::other)?;
-        connection.reader().read(room).map(|count| count > 0)
+        self.read(&mut [0; 256]).map(|count| count > 0)
     }
 }
 
