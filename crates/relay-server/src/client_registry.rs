@@ -23,6 +23,8 @@ struct ClientList {
     /// Connections that have not logged in, oldest first.
     logging_in: VecDeque<u32>,
     by_id: BTreeMap<u32, Arc<ConnectedClient>>,
+    /// The relay stops, and has ended all connections.
+    is_closed: bool,
 }
 
 /// Connected client, visible to other threads.
@@ -89,7 +91,7 @@ const LOGGING_IN_MIN: usize = 16;
 const LOGIN_DURATION_MAX: Duration = Duration::from_secs(1);
 
 impl ClientRegistry {
-    /// Adds a client. `None` if there are already `limit` clients. The registry closes the oldest connection that has
+    /// Adds a client. `None` if there are already `limit` clients, or all connections have been ended. The registry closes the oldest connection that has
     /// not logged in if there are too many of them, or if it has taken too long and there are `limit` clients.
     pub(crate) fn register(
         &self,
@@ -105,7 +107,7 @@ impl ClientRegistry {
             // Fails if the client has closed the connection.
             let _ = oldest.socket.shutdown(Shutdown::Both);
         }
-        if list.by_id.len() >= limit {
+        if list.is_closed || list.by_id.len() >= limit {
             return None;
         }
         let mut id = list.last_id;
@@ -164,8 +166,9 @@ impl ClientRegistry {
         }
     }
 
-    /// Ends all connections, in order.
+    /// Ends all connections, in order, and accepts no more.
     pub(crate) fn end_all(&self) {
+        lock(&self.clients).is_closed = true;
         self.all().iter().for_each(|client| client.end(EndReason::Shutdown));
     }
 
