@@ -390,11 +390,16 @@ impl ServedSession<'_> {
             return self.refuse(&error);
         }
         let text = PreparedText::parse(sql, sql_mode(&self.sql));
-        let parameters = u16::try_from(text.parameters()).ok();
-        let (true, Some(parameters)) = (self.statements.len() < STATEMENTS_MAX, parameters) else {
-            let message = "Can't create more than max_prepared_stmt_count statements";
-            return self.refuse(&ServerError::new(1461, "42000", message));
+        let Ok(parameters) = u16::try_from(text.parameters()) else {
+            let message = "Prepared statement contains too many placeholders";
+            return self.refuse(&ServerError::new(1390, "HY000", message));
         };
+        if self.statements.len() >= STATEMENTS_MAX {
+            let message = format!(
+                "Can't create more than max_prepared_stmt_count statements (current value: {STATEMENTS_MAX})"
+            );
+            return self.refuse(&ServerError::new(1461, "42000", message));
+        }
         self.last_statement = self.last_statement.wrapping_add(1);
         let (number, capabilities) = (self.last_statement, self.capabilities());
         let mut response = ResponseWriter::new(&mut self.link.packets, capabilities);
