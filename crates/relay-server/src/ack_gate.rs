@@ -143,8 +143,9 @@ impl AckGate {
 
     /// Records that a replica has acknowledged all transactions up to a sync.
     pub(crate) fn acknowledge(&self, connection_id: u32, sync: u64) {
-        let replicas = self.settings().replicas;
         let mut state = lock(&self.state);
+        // Read under the lock, as in all methods: another thread may change the settings.
+        let replicas = self.settings().replicas;
         state.acknowledged.insert(connection_id, sync);
         let has_resumed = state.is_asynchronous && state.count(state.synced) >= replicas;
         state.is_asynchronous &= !has_resumed;
