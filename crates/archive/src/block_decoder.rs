@@ -283,10 +283,9 @@ impl<'a> BlockEvents<'a, '_> {
             }
             number => self.shapes.get(number - 1),
         };
-        let Some((shape_type, head, layout)) = shape.filter(|(shape, ..)| *shape == event_type) else {
+        let Some((_, head, layout)) = shape.filter(|(shape, ..)| *shape == event_type) else {
             return Err(BlockDamage("rows have an unknown shape"));
         };
-        debug_assert_eq!(*shape_type, event_type);
         out.extend_from_slice(head);
         let count = self.fields.streams.of(FixedStream::RowCount).varint()?;
         self.scratch.size_max = self.size_max.max(INNER_SIZE_MAX) + out.len();

@@ -5,15 +5,15 @@ use crate::segment_error::{BlockDamage, SegmentError};
 use crate::stream_codec::ZstdFailure;
 use crate::varint::{StreamCursor, put_varint};
 
-/// Kind of a block in a segment.
+/// Kind of a block in a segment, with its number in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BlockKind {
     /// Bytes of a log, compressed.
-    Opaque,
+    Opaque = 0,
     /// Streams of events.
-    Events,
+    Events = 1,
     /// End of the segment.
-    End,
+    End = 2,
 }
 
 /// Size of the fields in front of a block: size, checksum.

@@ -371,7 +371,7 @@ fn join_differences<const W: usize>(ordered: &[u8], out: &mut [u8]) {
     let mut before = 0_u64;
     for (index, value) in values.iter_mut().enumerate() {
         let folded = planes.map(|plane| plane[index]);
-        before = before.wrapping_add(unfold(little_endian(&folded), W));
+        before = before.wrapping_add(unfold(little_endian(&folded)));
         let bytes = before.to_le_bytes();
         for (byte, number) in value.iter_mut().zip(bytes) {
             *byte = number;
@@ -389,10 +389,7 @@ fn fold(difference: u64, width: usize) -> u64 {
 }
 
 #[inline]
-fn unfold(folded: u64, width: usize) -> u64 {
-    let unused = 64 - 8 * width as u32;
-    // The highest bit of the widest difference is lost in `folded`, which has only its own width.
-    let folded = folded << unused >> unused;
+fn unfold(folded: u64) -> u64 {
     (folded >> 1) ^ (folded & 1).wrapping_neg()
 }
 

@@ -11,7 +11,8 @@ use crate::varint::{StreamCursor, put_difference, put_sized, put_varint};
 /// Number of a stream in its block.
 pub(crate) type StreamId = usize;
 
-/// Streams that every block has; those of the tables follow.
+/// Streams that every block has; those of the tables follow. Number and order are part of the format: another stream
+/// needs another number of the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub(crate) enum FixedStream {
