@@ -61,9 +61,9 @@ impl AvroValue<'_> {
     }
 }
 
-const BOOLEAN: &str = "true or false";
+const BOOLEAN: &str = "a boolean";
 const NUMBER: &str = "a number";
-const TEXT: &str = "text";
+const TEXT: &str = "a string";
 const ARRAY: &str = "an array";
 const OBJECT: &str = "an object";
 
@@ -74,7 +74,7 @@ fn kind_name(kind: &ConnectKind) -> &'static str {
         ConnectKind::Int16 | ConnectKind::Int32 | ConnectKind::Int64 => "an integer",
         ConnectKind::Float32 | ConnectKind::Float64 => NUMBER,
         ConnectKind::Text => TEXT,
-        ConnectKind::Bytes => "base64",
+        ConnectKind::Bytes => "a base64 string",
         ConnectKind::Array(_) => ARRAY,
         ConnectKind::Struct(_) => OBJECT,
     }
@@ -122,7 +122,13 @@ impl<'de> Visitor<'de> for AvroValue<'_> {
     fn visit_u64<E: Error>(self, number: u64) -> Result<(), E> {
         match i64::try_from(number) {
             Ok(number) => self.visit_i64(number),
-            Err(_) => self.put_number(number as f64),
+            Err(_) => match self.schema.kind {
+                ConnectKind::Int16 | ConnectKind::Int32 => {
+                    Err(E::custom(format!("{number} does not fit into 32 bits")))
+                }
+                ConnectKind::Int64 => Err(E::custom(format!("{number} does not fit into 64 bits"))),
+                _ => self.put_number(number as f64),
+            },
         }
     }
 
@@ -281,15 +287,26 @@ mod tests {
             assert_eq!(error.to_string(), expected, "{json}");
         };
         let of = ConnectSchema::new;
-        check(&of(ConnectKind::Boolean), "7", "found a number, expected true or false at line 1 column 1");
-        check(&of(ConnectKind::Text), "true", "found true or false, expected text at line 1 column 4");
-        check(&of(ConnectKind::Int64), "\"7\"", "found text, expected an integer at line 1 column 3");
+        check(&of(ConnectKind::Boolean), "7", "found a number, expected a boolean at line 1 column 1");
+        check(&of(ConnectKind::Text), "true", "found a boolean, expected a string at line 1 column 4");
+        check(&of(ConnectKind::Int64), "\"7\"", "found a string, expected an integer at line 1 column 3");
         check(&of(ConnectKind::Float64), "[7]", "found an array, expected a number at line 1 column 1");
-        check(&of(ConnectKind::Bytes), "{}", "found an object, expected base64 at line 1 column 2");
+        check(&of(ConnectKind::Bytes), "{}", "found an object, expected a base64 string at line 1 column 2");
         check(
             &of(ConnectKind::Int32),
             "2147483648",
             "2147483648 does not fit into 32 bits at line 1 column 10",
+        );
+        let large = "18446744073709551615";
+        check(
+            &of(ConnectKind::Int64),
+            large,
+            &format!("{large} does not fit into 64 bits at line 1 column 20"),
+        );
+        check(
+            &of(ConnectKind::Int16),
+            large,
+            &format!("{large} does not fit into 32 bits at line 1 column 20"),
         );
         let schema = RecordSchemas::of(&KeyedRecordKind::Transaction, "t").value;
         check(

@@ -13,7 +13,7 @@ use stream::{BrokerProgress, DefinitionsUpdate};
 use crate::dead_letter::PART_HEADER;
 use crate::error::KafkaSinkError;
 use crate::kafka_connection::{ConnectionConfig, connect, is_retriable, transaction_timeout};
-use crate::kafka_context::{DeliveryFailure, key_text, transaction_text};
+use crate::kafka_context::{DeliveryFailure, is_permanent, key_text, transaction_text};
 use crate::kafka_notice::KafkaNotice;
 use crate::kafka_sink::KafkaSettings;
 use crate::kafka_state::SharedKafkaState;
@@ -166,6 +166,15 @@ impl BatchSender {
                     record = refused;
                 }
                 Some(RDKafkaErrorCode::MessageSizeTooLarge) => return Ok(SendResult::TooLarge),
+                Some(code) if is_permanent(code) => {
+                    let RefusedRecord { topic, key, transaction, .. } = self.refused_record(Some(*pending));
+                    return Err(KafkaSinkError::Refused {
+                        topic,
+                        key,
+                        transaction,
+                        reason: code.to_string(),
+                    });
+                }
                 _ => {
                     self.settings.notices.notify(KafkaNotice::RecordRefused { error: error.to_string() });
                     return Ok(SendResult::TransactionFailed);
@@ -196,8 +205,9 @@ impl BatchSender {
         }
         let topics = &self.topics;
         records.replace_by_dead_letters(numbers, |record| {
-            let size = record.value.map_or(0, <[u8]>::len);
-            let error = format!("a record of {size} bytes is larger than the limit of the topic");
+            let size = self.sent_size(record);
+            let error =
+                format!("a record of {size} bytes is larger than the limit of the producer or of its topic");
             letters.dead_letter(record, topics.name(record.topic), &error)
         });
         self.state.count_dead_letters(numbers.len());
@@ -221,7 +231,9 @@ impl BatchSender {
         batch: &mut PendingBatch,
         mut failure: TransactionFailure,
     ) -> Result<(), KafkaSinkError> {
+        let begun = Instant::now();
         loop {
+            self.committer.check_stop(begun)?;
             let recovered = match failure {
                 TransactionFailure::Abort(reason) => self.recover_from_abort(&mut batch.records, &reason),
                 TransactionFailure::Fatal(error) => Err(error),
@@ -233,6 +245,7 @@ impl BatchSender {
                 if self.reconnect(batch, error)? == FailedOutcome::Committed {
                     break;
                 }
+                thread::sleep(BACKOFF);
             }
             let committed = self.finish_sending(&mut batch.records).and_then(|()| self.committer.commit());
             match committed {

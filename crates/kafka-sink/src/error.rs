@@ -163,7 +163,7 @@ pub enum KafkaSinkError {
     },
     /// The schema registry does not answer.
     #[error(
-        "the schema registry {url} did not answer within {seconds} s: {reason}. The next run writes the unconfirmed records"
+        "the schema registry {url} is not available: {reason} (tried for {seconds} s). The next run writes the unconfirmed records"
     )]
     RegistryAway {
         /// Address.

@@ -151,19 +151,24 @@ pub(crate) fn gtid_of(value: Option<&[u8]>) -> Option<String> {
 impl DeliveryFailure {
     /// Returns whether another attempt cannot succeed.
     pub(crate) const fn is_permanent(&self) -> bool {
-        matches!(
-            self.code,
-            RDKafkaErrorCode::MessageSizeTooLarge
-                | RDKafkaErrorCode::InvalidMessageSize
-                | RDKafkaErrorCode::InvalidRecord
-                | RDKafkaErrorCode::TopicAuthorizationFailed
-                | RDKafkaErrorCode::ClusterAuthorizationFailed
-                | RDKafkaErrorCode::TransactionalIdAuthorizationFailed
-                | RDKafkaErrorCode::UnknownTopic
-                | RDKafkaErrorCode::UnknownPartition
-                | RDKafkaErrorCode::PolicyViolation
-        )
+        is_permanent(self.code)
     }
+}
+
+/// Returns whether another attempt to write a record that was refused with this error cannot succeed.
+pub(crate) const fn is_permanent(code: RDKafkaErrorCode) -> bool {
+    matches!(
+        code,
+        RDKafkaErrorCode::MessageSizeTooLarge
+            | RDKafkaErrorCode::InvalidMessageSize
+            | RDKafkaErrorCode::InvalidRecord
+            | RDKafkaErrorCode::TopicAuthorizationFailed
+            | RDKafkaErrorCode::ClusterAuthorizationFailed
+            | RDKafkaErrorCode::TransactionalIdAuthorizationFailed
+            | RDKafkaErrorCode::UnknownTopic
+            | RDKafkaErrorCode::UnknownPartition
+            | RDKafkaErrorCode::PolicyViolation
+    )
 }
 
 #[cfg(test)]

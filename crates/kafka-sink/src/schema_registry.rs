@@ -261,7 +261,7 @@ mod tests {
         assert_eq!(registry.register("https", Some(&registry.certificate)), Ok(7));
         for (scheme, authority) in [("https", None), ("https", Some(&*other.certificate)), ("http", None)] {
             let error = registry.register(scheme, authority).unwrap_err();
-            assert!(error.contains("did not answer"), "{scheme}: {error}");
+            assert!(error.contains("is not available"), "{scheme}: {error}");
         }
     }
 
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn other_answers_are_refusals() {
+    fn other_answers_are_errors() {
         let check = |status: &str, body: &str, expected: &str| {
             let registry = TlsRegistry::start(&answer(status, "", body));
             let error = registry.register("https", Some(&registry.certificate)).unwrap_err();
@@ -307,8 +307,8 @@ mod tests {
         check(
             "503 Away",
             "",
-            "the schema registry https://localhost:PORT/ did not answer within 0 s: HTTP status 503 Service Unavailable. \
-             The next run writes the unconfirmed records",
+            "the schema registry https://localhost:PORT/ is not available: HTTP status 503 Service Unavailable (tried \
+             for 0 s). The next run writes the unconfirmed records",
         );
     }
 }

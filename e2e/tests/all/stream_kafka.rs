@@ -437,7 +437,7 @@ fn records_that_are_too_large_become_dead_letters() -> Result<()> {
     let uuid = gtid.split(':').next().unwrap_or_default().trim();
     for letter in &letters {
         let error = header(letter, "__connect.errors.exception.message").unwrap_or_default();
-        ensure!(error.contains("is larger than the limit of the topic"), "{letter:?}");
+        ensure!(error.contains("is larger than the limit of the producer or of its topic"), "{letter:?}");
         ensure!(header(letter, "__bintide.gtid").is_some_and(|gtid| gtid.starts_with(uuid)), "{letter:?}");
     }
     let records = [read_topics(&broker)?, original_records(&letters)?].concat();
