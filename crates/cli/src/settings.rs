@@ -16,7 +16,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, Command, Id};
 use mysqlbinlog::{OptionPreset, presettable_options};
 
-use self::setting_conflicts::{do_exclude, without_overridden};
+use self::setting_conflicts::{are_exclusive, without_overridden};
 use self::setting_value::{GivenSetting, SettingValue, apply_setting};
 use self::setting_variables::find_variable;
 pub(crate) use self::setting_variables::{has_variables, unknown_variables, warn_unknown};
@@ -118,7 +118,7 @@ fn apply_to_command(
             given.push(GivenSetting { id, long, value });
         }
     }
-    given.retain(|setting| !typed.iter().any(|other| do_exclude(&command, &setting.id, other)));
+    given.retain(|setting| !typed.iter().any(|other| are_exclusive(&command, &setting.id, other)));
     for setting in without_overridden(&command, given)? {
         command = apply_setting(command, setting)?;
     }

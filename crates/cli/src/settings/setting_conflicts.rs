@@ -3,21 +3,21 @@
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
-use anyhow::bail;
-use clap::{Arg, ArgAction, Command, Id};
+use anyhow::anyhow;
+use clap::{Arg, ArgAction, ArgGroup, Command, Id};
 
 use super::setting_value::{GivenSetting, is_on};
 
 /// Returns whether two options of a command exclude each other: one conflicts with the other, or both are in a group of
 /// which only one may be given.
-pub(super) fn do_exclude(command: &Command, one: &Id, other: &Id) -> bool {
+pub(super) fn are_exclusive(command: &Command, one: &Id, other: &Id) -> bool {
     let is_in_conflict = |one: &Id, other: &Id| {
         let arg = command.get_arguments().find(|arg| arg.get_id() == one && !arg.is_global_set());
         arg.is_some_and(|arg| {
             command.get_arg_conflicts_with(arg).into_iter().any(|arg| arg.get_id() == other)
         })
     };
-    let mut groups = command.get_groups().filter(|group| !(*group).clone().is_multiple());
+    let mut groups = exclusive_groups(command);
     one != other
         && (is_in_conflict(one, other)
             || is_in_conflict(other, one)
@@ -30,7 +30,7 @@ pub(super) fn without_overridden(
     command: &Command,
     given: Vec<GivenSetting>,
 ) -> anyhow::Result<Vec<GivenSetting>> {
-    let groups = command.get_groups().filter(|group| !(*group).clone().is_multiple());
+    let groups = exclusive_groups(command);
     let mut overridden = BTreeSet::new();
     for group in groups {
         let members: Vec<&GivenSetting> =
@@ -39,8 +39,7 @@ pub(super) fn without_overridden(
         let (kept, weaker): (Vec<_>, Vec<_>) =
             members.into_iter().partition(|setting| setting.value.layer == strongest);
         if let [one, other, ..] = kept.as_slice() {
-            let (one, other) = (&one.value.origin, &other.value.origin);
-            bail!("the settings {one} and {other} exclude each other: give only one of them");
+            return Err(conflict(one, other));
         }
         overridden.extend(weaker.into_iter().map(|setting| setting.id.clone()));
     }
@@ -66,12 +65,20 @@ fn without_conflicting(command: &Command, given: Vec<GivenSetting>) -> anyhow::R
             match one.value.layer.cmp(&other.value.layer) {
                 Ordering::Less => excluded.insert(other.id.clone()),
                 Ordering::Greater => excluded.insert(one.id.clone()),
-                Ordering::Equal => {
-                    let (one, other) = (&one.value.origin, &other.value.origin);
-                    bail!("the settings {one} and {other} exclude each other: give only one of them");
-                }
+                Ordering::Equal => return Err(conflict(one, other)),
             };
         }
     }
     Ok(given.into_iter().filter(|setting| !excluded.contains(&setting.id)).collect())
+}
+
+/// Returns the groups of options of which only one may be given.
+fn exclusive_groups(command: &Command) -> impl Iterator<Item = &ArgGroup> {
+    command.get_groups().filter(|group| !(*group).clone().is_multiple())
+}
+
+/// Returns the error of two settings of one layer that exclude each other.
+fn conflict(one: &GivenSetting, other: &GivenSetting) -> anyhow::Error {
+    let (one, other) = (&one.value.origin, &other.value.origin);
+    anyhow!("the settings {one} and {other} exclude each other: give only one of them")
 }

@@ -11,7 +11,7 @@ use tracing::warn;
 use super::{keys, options, suggestion};
 
 /// Prefix of all variables.
-const VARIABLE_PREFIX: &str = "BINTIDE";
+const VARIABLE_PREFIX: &str = "BINTIDE_";
 
 /// Returns whether any variable has the prefix of settings.
 pub(crate) fn has_variables() -> bool {
@@ -38,10 +38,10 @@ pub(crate) fn unknown_variables(command: &Command) -> Vec<UnknownVariable> {
     }
     let set = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     let mut unknown: Vec<String> =
-        set.filter(|name| name.starts_with("BINTIDE_") && !known.contains(name)).collect();
+        set.filter(|name| name.starts_with(VARIABLE_PREFIX) && !known.contains(name)).collect();
     unknown.sort_unstable();
     let nearest = |name: &str| {
-        let letters = name.len() - VARIABLE_PREFIX.len() - 1;
+        let letters = name.len() - VARIABLE_PREFIX.len();
         nearest_name(name, letters, known.iter().map(String::as_str)).map(str::to_owned)
     };
     unknown.into_iter().map(|name| UnknownVariable { nearest: nearest(&name), name }).collect()
@@ -69,6 +69,6 @@ pub(super) fn find_variable(command: Option<&str>, long: &str) -> Option<(String
 /// Returns the name of the variable that sets an option, of one command or of all.
 pub(super) fn variable_name(command: Option<&str>, long: &str) -> String {
     let shouted = |name: &str| name.replace('-', "_").to_uppercase();
-    let parts = [Some(VARIABLE_PREFIX.to_owned()), command.map(shouted), Some(shouted(long))];
-    parts.into_iter().flatten().collect::<Vec<String>>().join("_")
+    let parts = [command.map(shouted), Some(shouted(long))];
+    format!("{VARIABLE_PREFIX}{}", parts.into_iter().flatten().collect::<Vec<String>>().join("_"))
 }

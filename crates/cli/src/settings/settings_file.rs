@@ -129,7 +129,9 @@ pub(super) fn value_texts(key: &str, value: &Value) -> anyhow::Result<Vec<String
                 values.iter().map(|value| value_texts(key, value)).collect();
             Ok(all?.concat())
         }
-        Value::Datetime(_) | Value::Table(_) => bail!("`{key}` must be a string, a number, true or false"),
+        Value::Datetime(_) | Value::Table(_) => {
+            bail!("`{key}` must be a string, a number, true or false, or a list of these")
+        }
     }
 }
 
