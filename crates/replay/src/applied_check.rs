@@ -151,8 +151,8 @@ impl AppliedCheck {
                 true => Ok(head.origin.end <= saved.position),
                 false => Err(ReplayError::Refused(format!(
                     "{head} has no GTID, and the saved progress is of a different log from standard input: it is unknown \
-                     which of them is the later one. Give the logs as files, in order, or drop the progress with \
-                     --forget to apply all of this log"
+                     which of them is later. Give the logs as files, in order, or drop the table bintide.progress on \
+                     the target to apply all of this log"
                 ))),
             };
         }

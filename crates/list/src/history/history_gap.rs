@@ -44,8 +44,8 @@ impl fmt::Display for HistoryGap {
             Self::UntestedRows(condition) => out.write_str(&untested_rows_text(condition)),
             Self::MissingColumn { condition, log_name, position } => write!(
                 out,
-                "--where={condition} cannot be tested on some rows: the table does not have this column at {log_name} \
-                 {position}; for these rows, use the column's other name"
+                "--where={condition} cannot be tested on some rows: {log_name} at {position}: the table does not have this \
+                 column; for these rows, give the name or the number that the column has there"
             ),
             Self::OtherColumns { log_name, position } => write!(
                 out,
