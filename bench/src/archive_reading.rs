@@ -62,7 +62,7 @@ fn count_report(bintide: &Path, options: &ArchiveReadingOptions) -> Result<Strin
     let directory = testkit::target_dir().join("bench/archive-reading");
     testkit::remove_dir(&directory)?;
     fs::create_dir_all(&directory)?;
-    let (logs, size) = link_logs(&directory.join("logs"), options.gigabytes * 1_000_000_000)?;
+    let (logs, size) = copy_logs(&directory.join("logs"), options.gigabytes * 1_000_000_000)?;
     let archive = directory.join("archive");
     let words = |words: &[&str]| -> Vec<OsString> { words.iter().map(OsString::from).collect() };
     let program = OsString::from(bintide);
@@ -98,23 +98,23 @@ fn count_report(bintide: &Path, options: &ArchiveReadingOptions) -> Result<Strin
     Ok(format!("{:.1} GB of logs.\n\n{table}", size as f64 / 1e9))
 }
 
-/// Links the logs of the workloads again and again, until they have this size. Returns their paths and their size.
-fn link_logs(directory: &Path, size_min: u64) -> Result<(Vec<OsString>, u64)> {
+/// Copies the logs of the workloads again and again, until they have this size. Returns their paths and their size.
+/// bintide would read several links to one file only once.
+fn copy_logs(directory: &Path, size_min: u64) -> Result<(Vec<OsString>, u64)> {
     fs::create_dir_all(directory)?;
     let originals: Result<Vec<PathBuf>> =
         Workload::ALL.iter().map(|workload| workload_log(*workload, LogCompression::Plain)).collect();
     let originals = originals?;
-    let (mut links, mut size) = (Vec::new(), 0);
+    let (mut copies, mut size) = (Vec::new(), 0);
     for original in originals.iter().cycle() {
         if size >= size_min {
             break;
         }
-        let link = directory.join(format!("binlog.{:06}", links.len() + 1));
-        fs::hard_link(original, &link)?;
-        size += fs::metadata(&link)?.len();
-        links.push(link.into());
+        let copy = directory.join(format!("binlog.{:06}", copies.len() + 1));
+        size += fs::copy(original, &copy)?;
+        copies.push(copy.into());
     }
-    Ok((links, size))
+    Ok((copies, size))
 }
 
 /// Measures the replay of the same log from its file, an archive in a directory, and one on an object store.
