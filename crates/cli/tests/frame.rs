@@ -344,7 +344,10 @@ fn wrong_settings_are_reported() {
         ": unknown table [stat] (did you mean [stats]?): expected a table with the name of a command",
     );
     check("stats = 3", ": `stats` is a command: write its settings below [stats]");
-    check("[man]\nout = 1979-05-27", ": [man]: `out` must be a string, a number, true or false");
+    check(
+        "[man]\nout = 1979-05-27",
+        ": [man]: `out` must be a string, a number, true or false, or a list of these",
+    );
     check(
         "\nout = ",
         " line 2: string values must be quoted, expected literal string; see Settings in `bintide --help`",

@@ -212,7 +212,7 @@ const GAP_CASES: [GapCase; 14] = [
         &["INSERT", "UPDATE"],
         &[
             "alter table orders rename column id to number",
-            "--where=id=1 cannot be tested on some rows: the table does not have this column at",
+            "the table does not have this column; for these rows, give the name or the number that the column has there",
         ],
     ),
     (
