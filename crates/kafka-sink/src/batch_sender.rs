@@ -167,13 +167,7 @@ impl BatchSender {
                 }
                 Some(RDKafkaErrorCode::MessageSizeTooLarge) => return Ok(SendResult::TooLarge),
                 Some(code) if is_permanent(code) => {
-                    let RefusedRecord { topic, key, transaction, .. } = self.refused_record(Some(*pending));
-                    return Err(KafkaSinkError::Refused {
-                        topic,
-                        key,
-                        transaction,
-                        reason: code.to_string(),
-                    });
+                    return Err(self.refused(Some(*pending), code));
                 }
                 _ => {
                     self.settings.notices.notify(KafkaNotice::RecordRefused { error: error.to_string() });
@@ -300,6 +294,12 @@ impl BatchSender {
         KafkaSinkError::Unencodable { topic, key, transaction, reason: error.to_string() }
     }
 
+    /// Returns the error of a record that was refused, and that another attempt cannot write.
+    fn refused(&self, record: Option<PendingRecord<'_>>, code: RDKafkaErrorCode) -> KafkaSinkError {
+        let RefusedRecord { topic, key, transaction, .. } = self.refused_record(record);
+        KafkaSinkError::Refused { topic, key, transaction, reason: code.to_string() }
+    }
+
     /// Describes a pending record for an error.
     fn refused_record(&self, record: Option<PendingRecord<'_>>) -> RefusedRecord {
         RefusedRecord {
@@ -377,10 +377,9 @@ impl BatchSender {
     ) -> Result<(), KafkaSinkError> {
         let failures = self.committer.producer.context().take_failures();
         let is_size = |failure: &&DeliveryFailure| failure.code == RDKafkaErrorCode::MessageSizeTooLarge;
-        let permanent = failures.iter().find(|failure| failure.is_permanent() && !is_size(failure));
+        let permanent = failures.iter().find(|failure| is_permanent(failure.code) && !is_size(failure));
         if let Some(DeliveryFailure { number, code }) = permanent {
-            let RefusedRecord { topic, key, transaction, .. } = self.refused_record(records.get(*number));
-            return Err(KafkaSinkError::Refused { topic, key, transaction, reason: code.to_string() });
+            return Err(self.refused(records.get(*number), *code));
         }
         let numbers: BTreeSet<usize> =
             failures.iter().filter(is_size).map(|failure| failure.number).collect();

@@ -148,13 +148,6 @@ pub(crate) fn gtid_of(value: Option<&[u8]>) -> Option<String> {
     Some(String::from_utf8_lossy(gtid).into_owned())
 }
 
-impl DeliveryFailure {
-    /// Returns whether another attempt cannot succeed.
-    pub(crate) const fn is_permanent(&self) -> bool {
-        is_permanent(self.code)
-    }
-}
-
 /// Returns whether another attempt to write a record that was refused with this error cannot succeed.
 pub(crate) const fn is_permanent(code: RDKafkaErrorCode) -> bool {
     matches!(
