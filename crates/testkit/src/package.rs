@@ -273,12 +273,17 @@ impl TestPackage {
             (Some(ServerFlavour::MariaDb) | None, _) => include_str!("options/mariadb.txt"),
             (_, (5, 5)) => include_str!("options/mysql-5.5.txt"),
             (_, (5, 6)) => include_str!("options/mysql-5.6.txt"),
-            (_, (5, 7)) => include_str!("options/mysql-5.7.txt"),
+            (_, (5, 7)) => {
+                concat!(include_str!("options/mysql-5.7.txt"), include_str!("options/performance-schema.txt"))
+            }
             // 8.0.30 renamed the option for the size of the redo log.
             _ if matches!(self, Self::Mysql8_0_15 | Self::Mysql8_0_12) => {
-                include_str!("options/mysql-8.0.15.txt")
+                concat!(
+                    include_str!("options/mysql-8.0.15.txt"),
+                    include_str!("options/performance-schema.txt")
+                )
             }
-            _ => include_str!("options/mysql.txt"),
+            _ => concat!(include_str!("options/mysql.txt"), include_str!("options/performance-schema.txt")),
         }
     }
 }
