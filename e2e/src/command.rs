@@ -3,12 +3,12 @@
 use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use testkit::{TestServer, pause_after_check};
+use testkit::{TestServer, wait_until_within};
 
 use crate::program::bintide;
 
@@ -138,13 +138,10 @@ pub fn wait_for(check: impl FnMut() -> Result<()>) -> Result<()> {
 ///
 /// Fails if the check fails until the end, with its last error.
 pub fn wait_for_within(limit: Duration, mut check: impl FnMut() -> Result<()>) -> Result<()> {
-    let began = Instant::now();
-    loop {
-        let check_began = Instant::now();
-        match check() {
-            Ok(()) => return Ok(()),
-            Err(error) if began.elapsed() > limit => return Err(error),
-            Err(_) => pause_after_check(check_began),
-        }
-    }
+    let mut last = None;
+    let waited = wait_until_within(limit, "a check to succeed", || {
+        last = check().err();
+        Ok(last.is_none())
+    });
+    waited.map_err(|timeout| last.unwrap_or(timeout))
 }

@@ -87,7 +87,7 @@ pub use crate::object_server::ObjectServer;
 pub use crate::output_recorder::{OutputRecorder, OutputRecording};
 pub use crate::package::{SERVERS_VARIABLE, TestPackage};
 pub use crate::package_home::PackageHome;
-pub use crate::polling::{pause_after_check, wait_until, wait_until_within};
+pub use crate::polling::{wait_until, wait_until_within};
 pub use crate::process_memory::ProcessMemory;
 pub use crate::proxy::{CutMode, Proxy, TrafficRecording};
 pub use crate::python_environment::PythonEnvironment;

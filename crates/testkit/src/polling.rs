@@ -39,13 +39,8 @@ pub fn wait_until_within(
             return Ok(());
         }
         ensure!(begin.elapsed() < limit, "timed out waiting for {description}");
-        pause_after_check(check_begin);
+        thread::sleep(pause_of(check_begin.elapsed()));
     }
-}
-
-/// Sleeps after a check that began at this time, and is to be repeated.
-pub fn pause_after_check(check_begin: Instant) {
-    thread::sleep(pause_of(check_begin.elapsed()));
 }
 
 /// Returns the pause after a check of this duration.
