@@ -16,6 +16,10 @@ pub(crate) enum BlockKind {
     End = 2,
 }
 
+impl BlockKind {
+    const ALL: [Self; 3] = [Self::Opaque, Self::Events, Self::End];
+}
+
 /// Size of the fields in front of a block: size, checksum.
 pub(crate) const BLOCK_HEAD_SIZE: usize = 8;
 
@@ -92,12 +96,9 @@ pub(crate) fn parse_body(body: &[u8], checksum: u32) -> Result<BlockFrame<'_>, B
         return Err(BlockDamage("its checksum is wrong"));
     }
     let mut cursor = StreamCursor::new(body);
-    let kind = match cursor.u8()? {
-        0 => BlockKind::Opaque,
-        1 => BlockKind::Events,
-        2 => BlockKind::End,
-        _ => return Err(BlockDamage("its kind is unknown")),
-    };
+    let number = cursor.u8()?;
+    let kind = BlockKind::ALL.into_iter().find(|kind| *kind as u8 == number);
+    let kind = kind.ok_or(BlockDamage("its kind is unknown"))?;
     let (offset, log_size) = (cursor.varint()?, cursor.size()?);
     if log_size > LOG_SIZE_MAX {
         return Err(BlockDamage("its part of the log is too large"));
