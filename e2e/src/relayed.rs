@@ -1,8 +1,9 @@
 //! Running relays, and replicas that follow them.
 
+use std::fs::{self, File};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use servers::{CancelToken, PasswordSource, PublicKeySource, ServerAddress, SslMode, TlsPolicy};
@@ -18,7 +19,8 @@ pub struct RelayProcess {
     /// Port that the relay listens on.
     pub port: u16,
     logs: String,
-    state: TempDir,
+    /// Directory of its state and its messages.
+    directory: TempDir,
     /// The running program; `None` while it is stopped.
     pub running: Option<ChildGuard>,
 }
@@ -30,9 +32,8 @@ impl RelayProcess {
     ///
     /// Fails if the relay does not start.
     pub fn start(logs: &Path, more: &[&str]) -> Result<Self> {
-        let state = TempDir::new()?;
         let logs = logs.display().to_string();
-        let mut relay = Self { port: free_port()?, logs, state, running: None };
+        let mut relay = Self { port: free_port()?, logs, directory: TempDir::new()?, running: None };
         relay.run(more)?;
         Ok(relay)
     }
@@ -53,14 +54,29 @@ impl RelayProcess {
     /// Fails if the relay does not start.
     pub fn run(&mut self, more: &[&str]) -> Result<()> {
         let mut command = Command::new(bintide()?);
-        command.env_clear().args(["relay", &self.logs]).arg("--state").arg(self.state.path());
+        command
+            .env_clear()
+            .args(["relay", &self.logs])
+            .arg("--state")
+            .arg(self.directory.path().join("state"));
         command.arg(format!("--listen=127.0.0.1:{}", self.port)).args(more);
-        if std::env::var_os("BINTIDE_SHOW").is_none() {
-            command.stderr(Stdio::null());
-        }
+        command.stderr(File::options().create(true).append(true).open(self.messages_path())?);
         self.running = Some(ChildGuard::start(&mut command)?);
         let port = self.port;
         wait_until("the relay", || Ok(TcpStream::connect(("127.0.0.1", port)).is_ok()))
+    }
+
+    /// Returns the messages of all runs so far.
+    ///
+    /// # Errors
+    ///
+    /// Fails if they cannot be read.
+    pub fn messages(&self) -> Result<String> {
+        Ok(fs::read_to_string(self.messages_path())?)
+    }
+
+    fn messages_path(&self) -> PathBuf {
+        self.directory.path().join("messages")
     }
 
     /// Starts a relay that serves the logs of an index or a directory, with metrics at the returned port.

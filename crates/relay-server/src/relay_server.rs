@@ -138,6 +138,12 @@ pub enum RelayNotice {
         /// Number of replicas that have to acknowledge.
         replicas: usize,
     },
+    /// A connection could not be accepted: for example, the process has too many open files. Later attempts that fail are
+    /// not reported, until one succeeds.
+    NotAccepted {
+        /// Error of the operating system.
+        error: String,
+    },
     /// A client could not be served, because a thread could not be started.
     NoThread {
         /// Error of the operating system.
@@ -291,9 +297,11 @@ fn listen(address: &str) -> Result<TcpListener, RelayServerError> {
 fn accept(listener: &TcpListener, served: &Arc<RelayWithSql>) {
     let shared = &served.shared;
     let timeout = PollTimeout::try_from(ACCEPT_INTERVAL).unwrap_or(PollTimeout::ZERO);
+    let mut has_failed = false;
     while !shared.is_stopping() {
         match listener.accept() {
             Ok((stream, peer)) => {
+                has_failed = false;
                 if let Err(error) = admit(Arc::new(stream), peer, served) {
                     shared.notify(RelayNotice::NoThread { error: error.to_string() });
                 }
@@ -303,7 +311,13 @@ fn accept(listener: &TcpListener, served: &Arc<RelayWithSql>) {
                 // A signal may interrupt the call: the loop continues.
                 let _ = poll(&mut descriptors, timeout);
             }
-            Err(_) => thread::sleep(ACCEPT_BACKOFF),
+            Err(error) => {
+                // The next attempts probably fail for the same reason.
+                if !std::mem::replace(&mut has_failed, true) {
+                    shared.notify(RelayNotice::NotAccepted { error: error.to_string() });
+                }
+                thread::sleep(ACCEPT_BACKOFF);
+            }
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
@@ -337,6 +338,32 @@ fn a_thousand_idle_replicas_take_little_memory() -> Result<()> {
     let after = memory(&relay)?;
     println!("{before} KiB alone, {after} KiB with {REPLICAS} idle replicas");
     ensure!(after < KIB_MAX, "{after} KiB with {REPLICAS} idle replicas");
+    Ok(())
+}
+
+/// A relay that can open no more files reports it once, and serves clients again once it can.
+#[test]
+fn connections_that_cannot_be_accepted_are_reported() -> Result<()> {
+    let (_source, relay) = relay()?;
+    let pid = relay.running.as_ref().context("the relay does not run")?.id().to_string();
+    let set_limit = |limit: &str| {
+        let limited =
+            Command::new("prlimit").args([&format!("--nofile={limit}:"), "--pid", &pid]).status()?;
+        ensure!(limited.success(), "the limit was not set");
+        Ok(())
+    };
+    let message = "could not accept a connection: Too many open files";
+    // It listens before its start is complete.
+    check_serves(&relay)?;
+    set_limit("3")?;
+    let waiting = TcpStream::connect(("127.0.0.1", relay.port))?;
+    wait_until("the message", || Ok(relay.messages()?.contains(message)))?;
+    thread::sleep(Duration::from_millis(500));
+    set_limit("1024")?;
+    check_serves(&relay)?;
+    drop(waiting);
+    let messages = relay.messages()?;
+    ensure!(messages.matches(message).count() == 1, "{messages}");
     Ok(())
 }
 

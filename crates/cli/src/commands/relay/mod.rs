@@ -464,6 +464,9 @@ fn show_notice(notice: RelayNotice) {
         RelayNotice::AcksResumed { replicas } => {
             info!("{replicas} replicas have caught up: replication is semi-synchronous again");
         }
+        RelayNotice::NotAccepted { error } => {
+            warn!("could not accept a connection: {error}; clients wait until the relay can");
+        }
         RelayNotice::NoThread { error } => warn!("refused a client: could not start a thread: {error}"),
         other => warn!("{other:?}"),
     }
