@@ -1,12 +1,13 @@
 //! Signals: the first one requests an orderly stop, the second one stops the process immediately.
 
 use std::fs;
+use std::io;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 
 use anyhow::Context;
-use nix::sys::signal::Signal;
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use servers::CancelToken;
 use signal_hook::flag;
 
@@ -37,18 +38,27 @@ pub(crate) enum HangupEffect {
 
 /// Installs handlers for SIGINT, SIGTERM and SIGHUP. An ignored SIGHUP, as with `nohup`, stays ignored.
 pub(crate) fn install(hangup: HangupEffect) -> Result<(), CommandFailure> {
-    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
-        let registered = match (signal, hangup) {
-            (Signal::SIGHUP, _) if is_ignored(signal) => continue,
-            (Signal::SIGHUP, HangupEffect::Reload) => {
-                flag::register(signal as i32, Arc::clone(&RELOAD_REQUESTED)).map(drop)
-            }
-            _ => register_handler(signal),
-        };
-        registered.context("could not install signal handlers").map_err(CommandFailure::NotStarted)?;
-    }
+    register_handlers(hangup)
+        .context("could not install signal handlers")
+        .map_err(CommandFailure::NotStarted)?;
     logs::set_stop_check(is_stop_requested);
     Ok(())
+}
+
+fn register_handlers(hangup: HangupEffect) -> io::Result<()> {
+    // The first handler of a signal replaces its default effect. A signal that arrives before the last one is registered
+    // would have no effect at all, so it waits.
+    let mask = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+        match (signal, hangup) {
+            (Signal::SIGHUP, _) if is_ignored(signal) => {}
+            (Signal::SIGHUP, HangupEffect::Reload) => {
+                flag::register(signal as i32, Arc::clone(&RELOAD_REQUESTED))?;
+            }
+            _ => register_handler(signal)?,
+        }
+    }
+    Ok(mask.thread_set_mask()?)
 }
 
 /// Returns true if SIGHUP arrived since the last call, in a command that can reload its files.
@@ -57,7 +67,7 @@ pub(crate) fn take_reload_request() -> bool {
 }
 
 /// Registers the handlers of a signal. They run in this order, so that a second signal finds the flag of the first.
-fn register_handler(signal: Signal) -> std::io::Result<()> {
+fn register_handler(signal: Signal) -> io::Result<()> {
     let number = signal as i32;
     flag::register_conditional_shutdown(number, EXIT_INTERRUPTED.into(), Arc::clone(&STOP_REQUESTED))?;
     if signal == Signal::SIGTERM {
