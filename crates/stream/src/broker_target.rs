@@ -138,11 +138,13 @@ impl BrokerTarget {
             None if self.forgets_definitions => DefinitionsUpdate::Forget,
             None => DefinitionsUpdate::Keep,
         };
-        progress.part = self.open;
+        // While a committed part is read again, a heartbeat may be committed. The progress keeps the part.
+        let part = if self.open.records < self.committed.records { self.committed } else { self.open };
+        progress.part = part;
         let start = self.sink.commit(Some(&progress))?;
         if start == CommitStart::Started {
             self.forgets_definitions = false;
-            self.committed = self.open;
+            self.committed = part;
         }
         Ok(start)
     }

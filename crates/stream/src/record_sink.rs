@@ -575,4 +575,16 @@ mod tests {
         check("ab", "axc|", &[]);
         check("ab", "a|", &[]);
     }
+
+    #[test]
+    fn heartbeats_keep_the_progress_of_a_committed_part() {
+        let check = |committed: &str, expected: &str| {
+            let mut given = BrokerFixture::new(Some("log:9"), part(committed));
+            given.output.beat("name", 0).unwrap();
+            given.output.save().unwrap();
+            assert_eq!(*given.commits.borrow(), [format!("{{\"ts_ms\":0}}: log:9+{expected}")]);
+        };
+        check("", "0");
+        check("ab", "2");
+    }
 }
