@@ -60,6 +60,11 @@ impl KafkaContext {
         std::mem::take(&mut self.failures())
     }
 
+    /// Returns whether a record was not delivered since the failures were taken.
+    pub(crate) fn has_failures(&self) -> bool {
+        !self.failures().is_empty()
+    }
+
     fn failures(&self) -> MutexGuard<'_, Vec<DeliveryFailure>> {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -35,9 +35,9 @@ pub(crate) struct TransactionCommitter {
 /// Failure of a transaction of Kafka.
 #[derive(Debug)]
 pub(crate) enum TransactionFailure {
-    /// The caller aborts it, and sends its records again.
+    /// It is not committed. The caller aborts it, and sends its records again.
     Abort(String),
-    /// The sink is not usable any more.
+    /// The producer is not usable any more. It is not known whether the transaction is committed.
     Fatal(KafkaSinkError),
 }
 
@@ -84,7 +84,10 @@ impl TransactionCommitter {
                 Err(error) => error,
             };
             match &error {
-                KafkaError::Transaction(cause) if cause.txn_requires_abort() => {
+                // Without failed records, the brokers may have committed it: the caller connects again, and finds out.
+                KafkaError::Transaction(cause)
+                    if cause.txn_requires_abort() && self.producer.context().has_failures() =>
+                {
                     return Err(TransactionFailure::Abort(cause.to_string()));
                 }
                 error if is_retriable(error) => {
