@@ -1,6 +1,9 @@
 //! Compares the committed records of topics with the records that `bintide stream` prints.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufWriter, Write as _};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -73,6 +76,28 @@ pub fn read_matching_topics(
         })?;
     }
     Ok(records)
+}
+
+/// Writes all committed records of all topics into a file, to look for the cause of a difference: place, time of the
+/// producer, key and value, a line for each record.
+///
+/// # Errors
+///
+/// Fails if the topics cannot be read in time, or the file cannot be written.
+pub fn write_topics(broker: &KafkaBroker, path: &Path) -> Result<()> {
+    let topics = KafkaTopics::new(broker)?;
+    let mut file = BufWriter::new(File::create(path)?);
+    for topic in topics.names()? {
+        topics.read(&topic, |record| {
+            let text =
+                |bytes: Option<&[u8]>| bytes.map(String::from_utf8_lossy).unwrap_or_default().into_owned();
+            let (partition, offset) = (record.partition(), record.offset());
+            let time = record.timestamp().to_millis().unwrap_or_default();
+            let (key, value) = (text(record.key()), text(record.payload()));
+            Ok(writeln!(file, "{topic} {partition} {offset} {time} {key:?} {value:?}")?)
+        })?;
+    }
+    Ok(file.flush()?)
 }
 
 /// Returns records in the form without `--route`: each table in a topic of its own, without the field in its keys.

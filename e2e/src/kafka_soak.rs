@@ -2,6 +2,8 @@
 //! contain each change once, in order by key.
 
 use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -11,10 +13,10 @@ use anyhow::{Context, Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
-use testkit::{KafkaBroker, Launch, SeededRandom, ServerClient, TestServer};
+use testkit::{KafkaBroker, Launch, SeededRandom, ServerClient, TestServer, wait_until_within};
 
 use crate::kafka::{
-    PREFIX, PrimaryKeys, compare, compare_with_rows, printed_records, read_topics, stream_to,
+    PREFIX, PrimaryKeys, compare, compare_with_rows, printed_records, read_topics, stream_to, write_topics,
 };
 
 /// Maximum time between two faults.
@@ -66,6 +68,7 @@ pub struct KafkaSoak {
     source: TestServer,
     broker: KafkaBroker,
     directory: TempDir,
+    begun: Instant,
     running: Option<Child>,
 }
 
@@ -78,7 +81,8 @@ impl KafkaSoak {
         let options = ["--binlog-row-metadata=FULL", "--max-binlog-size=4M", "--sync-binlog=1"];
         let source = Launch::mysql().options(options).option("--innodb-flush-log-at-trx-commit=1").start()?;
         source.sql(TABLES)?;
-        Ok(Self { source, broker: KafkaBroker::start(&[])?, directory: TempDir::new()?, running: None })
+        let (broker, directory) = (KafkaBroker::start(&[])?, TempDir::new()?);
+        Ok(Self { source, broker, directory, begun: Instant::now(), running: None })
     }
 
     /// Injects the faults that `next_fault`, called with their number, returns, until it returns `None`; then streams
@@ -86,8 +90,21 @@ impl KafkaSoak {
     ///
     /// # Errors
     /// Fails if bintide ends without a fault, or if the topics differ from the records of a pipe, or from the tables.
+    /// Then a directory that the error names has the messages of all runs, with the times of the faults, and the records
+    /// of all topics.
     pub fn run(
         mut self,
+        random: &mut SeededRandom,
+        next_fault: impl FnMut(u64, &mut SeededRandom) -> Option<KafkaFault>,
+    ) -> Result<usize> {
+        let result = self.stream_and_compare(random, next_fault);
+        let Err(error) = result else { return result };
+        let kept = self.keep()?;
+        Err(error.context(format!("messages, topics and the files of the broker are in {}", kept.display())))
+    }
+
+    fn stream_and_compare(
+        &mut self,
         random: &mut SeededRandom,
         mut next_fault: impl FnMut(u64, &mut SeededRandom) -> Option<KafkaFault>,
     ) -> Result<usize> {
@@ -101,7 +118,10 @@ impl KafkaSoak {
                 thread::sleep(Duration::from_millis(
                     random.below(FAULT_INTERVAL_MAX.as_millis() as usize) as u64
                 ));
-                result = self.inject(fault).with_context(|| format!("fault {count}: {fault:?}"));
+                result = self.note(&format!("fault {count}: {fault:?}"));
+                result = result
+                    .and_then(|()| self.inject(fault))
+                    .with_context(|| format!("fault {count}: {fault:?}"));
                 count += 1;
             }
             is_over.store(true, Ordering::Relaxed);
@@ -110,6 +130,15 @@ impl KafkaSoak {
         self.end_with(Signal::SIGKILL)?;
         self.stream_rest()?;
         self.compare()
+    }
+
+    /// Keeps what shows the cause of a difference. Returns the directory.
+    fn keep(&mut self) -> Result<PathBuf> {
+        self.directory.disable_cleanup(true);
+        let directory = self.directory.path().to_owned();
+        write_topics(&self.broker, &directory.join("topics"))?;
+        self.broker.keep(&directory.join("broker"))?;
+        Ok(directory)
     }
 
     /// Compares the topics with the records of a pipe, and with the tables: a fault that pipe and topics share would be
@@ -130,9 +159,25 @@ impl KafkaSoak {
 
     fn follow(&mut self) -> Result<()> {
         let mut command = stream_to(&self.broker, &["--from", &self.from()])?;
-        command.stdout(Stdio::null()).stderr(File::create(self.directory.path().join("messages"))?);
+        self.note("start")?;
+        command.stdout(Stdio::null()).stderr(self.open_messages()?);
         self.running = Some(command.spawn().context("could not start bintide")?);
         Ok(())
+    }
+
+    /// Opens the file with the messages of all runs.
+    fn open_messages(&self) -> Result<File> {
+        Ok(File::options().create(true).append(true).open(self.messages_path())?)
+    }
+
+    fn messages_path(&self) -> PathBuf {
+        self.directory.path().join("messages")
+    }
+
+    /// Adds a line with the present time to the messages.
+    fn note(&self, event: &str) -> Result<()> {
+        let seconds = self.begun.elapsed().as_secs_f64();
+        Ok(writeln!(self.open_messages()?, "# {seconds:.3} s: {event}")?)
     }
 
     fn inject(&mut self, fault: KafkaFault) -> Result<()> {
@@ -164,21 +209,26 @@ impl KafkaSoak {
 
     /// Sends a signal to bintide, and waits for its end.
     fn end_with(&mut self, signal: Signal) -> Result<()> {
-        let Some(mut running) = self.running.take() else { return Ok(()) };
+        let Some(running) = &mut self.running else { return Ok(()) };
         kill(Pid::from_raw(i32::try_from(running.id())?), signal)?;
-        running.wait()?;
+        wait_until_within(TIMEOUT, &format!("the end of bintide after {signal}"), || {
+            Ok(running.try_wait()?.is_some())
+        })?;
+        self.running = None;
         let messages = self.messages()?;
         ensure!(!messages.contains("panicked"), "{messages}");
         Ok(())
     }
 
     fn messages(&self) -> Result<String> {
-        Ok(fs::read_to_string(self.directory.path().join("messages"))?)
+        Ok(fs::read_to_string(self.messages_path())?)
     }
 
     fn stream_rest(&self) -> Result<()> {
+        self.note("last run")?;
         let mut command = stream_to(&self.broker, &["--from", &self.from(), "--stop-at-end"])?;
         let ran = crate::bounded::run(&mut command, TIMEOUT)?.ran;
+        self.open_messages()?.write_all(ran.stderr.as_bytes())?;
         ensure!(ran.code == Some(0), "{:?}: {}", ran.code, ran.stderr);
         Ok(())
     }

@@ -36,6 +36,8 @@ pub struct KafkaBroker {
     addresses: String,
     /// Ports of the listeners that need a login or TLS.
     secured_ports: Vec<u16>,
+    /// Number of starts. Each has a log of its own.
+    starts: u32,
     child: Option<Child>,
 }
 
@@ -98,7 +100,8 @@ impl KafkaBroker {
             let (libraries, directory, port) = (libraries.clone(), new_directory()?, ports[index][0]);
             let secured_ports = secured.protocols.iter().map(|_| free_port()).collect::<Result<Vec<_>>>()?;
             let addresses = addresses.join(",");
-            let broker = Self { libraries, directory, port, addresses, secured_ports, child: None };
+            let broker =
+                Self { libraries, directory, port, addresses, secured_ports, starts: 0, child: None };
             let mut text = broker_properties(&broker.directory, index, &ports, properties);
             text.push_str(&listener_properties(ports[index], secured.protocols, &broker.secured_ports));
             fs::write(broker.directory.join("server.properties"), text)?;
@@ -138,6 +141,7 @@ impl KafkaBroker {
 
     fn spawn(&mut self) -> Result<()> {
         ensure!(self.child.is_none(), "the broker is already running");
+        self.starts += 1;
         let mut java = self.java();
         java.arg("kafka.Kafka").arg(self.directory.join("server.properties"));
         self.child = Some(spawner::spawn_bound(&java).context("could not run java")?);
@@ -192,9 +196,16 @@ impl KafkaBroker {
             }
             thread::sleep(POLL_INTERVAL);
         }
-        // The next start waits for its own line.
-        fs::write(self.log_path(), "")?;
         Ok(())
+    }
+
+    /// Stops the broker, and copies its data and its logs to this new directory.
+    ///
+    /// # Errors
+    /// Fails if the broker does not end, or its files cannot be copied.
+    pub fn keep(&mut self, directory: &Path) -> Result<()> {
+        self.stop()?;
+        fetch::run(Command::new("cp").arg("-r").arg(&self.directory).arg(directory))
     }
 
     /// Prepares the directory of its data.
@@ -218,7 +229,7 @@ impl KafkaBroker {
     }
 
     fn log_path(&self) -> PathBuf {
-        self.directory.join("broker.log")
+        self.directory.join(format!("broker.{}.log", self.starts))
     }
 
     fn log(&self) -> String {
