@@ -1,10 +1,13 @@
 //! Metrics of a running command, as a monitoring system reads them.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use regex::Regex;
 use testkit::{HttpAnswer, HttpRequest};
+
+use crate::command::wait_for_within;
 
 /// Text format of metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +48,21 @@ pub fn scraped(address: &str) -> Result<String> {
 /// Fails if the server does not answer, or its answer is not HTTP.
 pub fn get(port: u16, path: &str) -> Result<HttpAnswer> {
     HttpRequest::get(path).send(("127.0.0.1", port))
+}
+
+/// Waits until the answer of `/readyz` and the metrics of a command on this port contain all these texts.
+///
+/// # Errors
+///
+/// Fails if they do not after this time.
+pub fn wait_until_reported(port: u16, texts: &[&str], limit: Duration) -> Result<()> {
+    wait_for_within(limit, || {
+        let ready = get(port, "/readyz")?;
+        let metrics = scraped(&format!("127.0.0.1:{port}"))?;
+        let answer = [&ready.head, ready.text()?, &metrics].concat();
+        ensure!(texts.iter().all(|text| answer.contains(text)), "expected {texts:?}: {answer}");
+        Ok(())
+    })
 }
 
 fn scraped_as(address: &str, format: ExpositionFormat) -> Result<String> {

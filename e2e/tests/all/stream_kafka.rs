@@ -459,18 +459,7 @@ fn lost_brokers_are_not_ready() -> Result<()> {
     let arguments = ["--from", &from(&source), &address];
     let _running = ChildGuard::start(stream_to(&broker, &arguments)?.stderr(Stdio::null()))?;
     source.sql("insert into d.t (b) values ('one')")?;
-    let becomes = |expected: &[&str]| {
-        wait_for_within(TIMEOUT, || {
-            let ready = metrics::get(port, "/readyz")?;
-            let answer =
-                [&ready.head, ready.text()?, &metrics::scraped(&format!("127.0.0.1:{port}"))?].concat();
-            ensure!(
-                expected.iter().all(|expected| answer.contains(expected)),
-                "expected {expected:?}: {answer}"
-            );
-            Ok(())
-        })
-    };
+    let becomes = |texts: &[&str]| metrics::wait_until_reported(port, texts, TIMEOUT);
     let ready = [
         "200 OK",
         "ready",
