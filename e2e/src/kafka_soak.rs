@@ -90,8 +90,8 @@ impl KafkaSoak {
     ///
     /// # Errors
     /// Fails if bintide ends without a fault, or if the topics differ from the records of a pipe, or from the tables.
-    /// Then a directory that the error names has the messages of all runs, with the times of the faults, and the records
-    /// of all topics.
+    /// Then a directory that the error names has the messages of all runs, with the times of the faults, the records of
+    /// all topics, and the files of the broker.
     pub fn run(
         mut self,
         random: &mut SeededRandom,
@@ -99,8 +99,10 @@ impl KafkaSoak {
     ) -> Result<usize> {
         let result = self.stream_and_compare(random, next_fault);
         let Err(error) = result else { return result };
-        let kept = self.keep()?;
-        Err(error.context(format!("messages, topics and the files of the broker are in {}", kept.display())))
+        Err(error.context(match self.keep() {
+            Ok(kept) => format!("messages, topics and the files of the broker are in {}", kept.display()),
+            Err(cause) => format!("messages, topics and the files of the broker could not be kept: {cause:#}"),
+        }))
     }
 
     fn stream_and_compare(
@@ -136,9 +138,10 @@ impl KafkaSoak {
     fn keep(&mut self) -> Result<PathBuf> {
         self.directory.disable_cleanup(true);
         let directory = self.directory.path().to_owned();
-        write_topics(&self.broker, &directory.join("topics"))?;
+        let written = write_topics(&self.broker, &directory.join("topics"));
+        // The broker may be down, which is why the topics could not be read.
         self.broker.keep(&directory.join("broker"))?;
-        Ok(directory)
+        written.map(|()| directory)
     }
 
     /// Compares the topics with the records of a pipe, and with the tables: a fault that pipe and topics share would be
