@@ -101,7 +101,9 @@ impl KafkaSoak {
         let Err(error) = result else { return result };
         Err(error.context(match self.keep() {
             Ok(kept) => format!("messages, topics and the files of the broker are in {}", kept.display()),
-            Err(cause) => format!("messages, topics and the files of the broker could not be kept: {cause:#}"),
+            Err(cause) => {
+                format!("messages, topics and the files of the broker could not be kept: {cause:#}")
+            }
         }))
     }
 

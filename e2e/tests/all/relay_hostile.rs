@@ -247,7 +247,8 @@ fn dumps_of_clients_that_do_not_read_are_ended() -> Result<()> {
     asking.query(&format!("KILL {}", all[0].0))?;
     wait_for_within(Duration::from_secs(20), || {
         let rest = dumps(&mut asking)?;
-        ensure!(rest == all[1..], "{rest:?}");
+        // Its state may have changed: on a loaded machine, the dump may not have been blocked yet.
+        ensure!(rest.len() == 1 && rest[0].0 == all[1].0, "{rest:?}, expected {:?}", all[1]);
         Ok(())
     })?;
     let _again = silent_replica(&relay, 101)?;
