@@ -172,6 +172,14 @@ impl ClientRegistry {
         self.all().iter().for_each(|client| client.end(EndReason::Shutdown));
     }
 
+    /// Closes the sockets of ended clients that read nothing: when they were ended, a write may just have begun.
+    pub(crate) fn close_blocked(&self) {
+        for client in self.all().iter().filter(|client| client.is_ended_and_blocked()) {
+            // Fails if the client has closed the connection.
+            let _ = client.socket.shutdown(Shutdown::Both);
+        }
+    }
+
     /// Closes all sockets.
     pub(crate) fn close_all(&self) {
         for client in self.all() {
@@ -236,12 +244,17 @@ impl ConnectedClient {
         lock(&self.state).writing_since = None;
     }
 
+    fn is_ended_and_blocked(&self) -> bool {
+        let state = lock(&self.state);
+        state.end.is_some() && state.is_blocked()
+    }
+
     /// Ends the connection: its next read fails, but the relay can still send an error. If the client gets no error, or
     /// reads nothing, a running write also fails.
     fn end(&self, reason: EndReason) {
         let mut state = lock(&self.state);
         state.end.get_or_insert(reason);
-        let is_blocked = state.writing_since.is_some_and(|since| since.elapsed() >= BLOCKED_MIN);
+        let is_blocked = state.is_blocked();
         let closed = match reason {
             EndReason::Killed if is_dump(&state.facts) => Shutdown::Both,
             EndReason::Killed | EndReason::Displaced if is_blocked => Shutdown::Both,
@@ -278,6 +291,11 @@ fn has_closed(socket: &TcpStream) -> bool {
 }
 
 impl ClientState {
+    /// Returns whether a write has waited for the client for long.
+    fn is_blocked(&self) -> bool {
+        self.writing_since.is_some_and(|since| since.elapsed() >= BLOCKED_MIN)
+    }
+
     fn new(connection_id: u32, host: String) -> Self {
         let facts = ClientFacts {
             connection_id,

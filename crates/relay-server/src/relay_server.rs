@@ -34,6 +34,8 @@ const STACK_SIZE: usize = 1 << 20;
 const ACCEPT_INTERVAL: Duration = Duration::from_millis(100);
 /// Pause after a failed accept, for example when the process has too many open files.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(200);
+/// Interval at which ended clients that read nothing are closed.
+const CLOSE_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval at which data of purged logs is dropped.
 const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(10);
 /// Time for clients to receive the last packets at a stop.
@@ -360,11 +362,15 @@ const WATCH_INTERVAL: Duration = Duration::from_millis(200);
 /// Wakes clients when the store grows.
 fn watch(shared: &RelayShared) {
     let mut changes = StoreWatch::new();
-    let mut maintained = Instant::now();
+    let (mut maintained, mut closed) = (Instant::now(), Instant::now());
     while !shared.is_stopping() {
         let is_reported = changes.wait(WATCH_INTERVAL);
         if changes.check(shared.newest_log()) || is_reported {
             shared.record_growth();
+        }
+        if closed.elapsed() >= CLOSE_INTERVAL {
+            shared.clients.close_blocked();
+            closed = Instant::now();
         }
         if maintained.elapsed() >= MAINTENANCE_INTERVAL {
             for error in shared.forms.maintain() {
