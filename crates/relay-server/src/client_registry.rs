@@ -104,8 +104,7 @@ impl ClientRegistry {
             && let Some(oldest) = list.logging_in.pop_front()
             && let Some(oldest) = list.by_id.remove(&oldest)
         {
-            // Fails if the client has closed the connection.
-            let _ = oldest.socket.shutdown(Shutdown::Both);
+            oldest.close();
         }
         if list.is_closed || list.by_id.len() >= limit {
             return None;
@@ -174,18 +173,12 @@ impl ClientRegistry {
 
     /// Closes the sockets of ended clients that read nothing: when they were ended, a write may just have begun.
     pub(crate) fn close_blocked(&self) {
-        for client in self.all().iter().filter(|client| client.is_ended_and_blocked()) {
-            // Fails if the client has closed the connection.
-            let _ = client.socket.shutdown(Shutdown::Both);
-        }
+        self.all().iter().filter(|client| client.is_ended_and_blocked()).for_each(|client| client.close());
     }
 
     /// Closes all sockets.
     pub(crate) fn close_all(&self) {
-        for client in self.all() {
-            // Fails if the client has closed the connection.
-            let _ = client.socket.shutdown(Shutdown::Both);
-        }
+        self.all().iter().for_each(|client| client.close());
     }
 
     fn all(&self) -> Vec<Arc<ConnectedClient>> {
@@ -244,6 +237,11 @@ impl ConnectedClient {
         lock(&self.state).writing_since = None;
     }
 
+    fn close(&self) {
+        // Fails if the client has closed the connection.
+        let _ = self.socket.shutdown(Shutdown::Both);
+    }
+
     fn is_ended_and_blocked(&self) -> bool {
         let state = lock(&self.state);
         state.end.is_some() && state.is_blocked()
@@ -291,11 +289,6 @@ fn has_closed(socket: &TcpStream) -> bool {
 }
 
 impl ClientState {
-    /// Returns whether a write has waited for the client for long.
-    fn is_blocked(&self) -> bool {
-        self.writing_since.is_some_and(|since| since.elapsed() >= BLOCKED_MIN)
-    }
-
     fn new(connection_id: u32, host: String) -> Self {
         let facts = ClientFacts {
             connection_id,
@@ -319,6 +312,11 @@ impl ClientState {
             progress: None,
         };
         Self { facts, since: Instant::now(), writing_since: None, is_query_killed: false, end: None }
+    }
+
+    /// Returns whether a write has waited for the client for long.
+    fn is_blocked(&self) -> bool {
+        self.writing_since.is_some_and(|since| since.elapsed() >= BLOCKED_MIN)
     }
 }
 
