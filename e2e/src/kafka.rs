@@ -58,7 +58,6 @@ pub fn read_matching_topics(
     let (topics, mut records) = (KafkaTopics::new(broker)?, Vec::new());
     for topic in topics.names()?.iter().filter(|topic| matches(topic)) {
         topics.read(topic, |record| {
-            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
             let headers = record.headers().map(|headers| {
                 let headers = headers.iter();
                 headers
@@ -78,6 +77,10 @@ pub fn read_matching_topics(
     Ok(records)
 }
 
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
 /// Writes all committed records of all topics into a file, to look for the cause of a difference: place, time of the
 /// producer, key and value, a line for each record.
 ///
@@ -89,11 +92,9 @@ pub fn write_topics(broker: &KafkaBroker, path: &Path) -> Result<()> {
     let mut file = BufWriter::new(File::create(path)?);
     for topic in topics.names()? {
         topics.read(&topic, |record| {
-            let text =
-                |bytes: Option<&[u8]>| bytes.map(String::from_utf8_lossy).unwrap_or_default().into_owned();
             let (partition, offset) = (record.partition(), record.offset());
             let time = record.timestamp().to_millis().unwrap_or_default();
-            let (key, value) = (text(record.key()), text(record.payload()));
+            let (key, value) = (record.key().map(text), record.payload().map(text));
             Ok(writeln!(file, "{topic} {partition} {offset} {time} {key:?} {value:?}")?)
         })?;
     }

@@ -122,10 +122,8 @@ impl KafkaSoak {
                 thread::sleep(Duration::from_millis(
                     random.below(FAULT_INTERVAL_MAX.as_millis() as usize) as u64
                 ));
-                result = self.note(&format!("fault {count}: {fault:?}"));
-                result = result
-                    .and_then(|()| self.inject(fault))
-                    .with_context(|| format!("fault {count}: {fault:?}"));
+                let event = format!("fault {count}: {fault:?}");
+                result = self.note(&event).and_then(|()| self.inject(fault)).context(event);
                 count += 1;
             }
             is_over.store(true, Ordering::Relaxed);
