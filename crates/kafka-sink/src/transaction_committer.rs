@@ -37,7 +37,7 @@ pub(crate) struct TransactionCommitter {
 pub(crate) enum TransactionFailure {
     /// It is not committed. The caller aborts it, and sends its records again.
     Abort(String),
-    /// The producer is not usable any more. It is not known whether the transaction is committed.
+    /// The producer is not usable any more. Perhaps the transaction is committed.
     Fatal(KafkaSinkError),
 }
 

@@ -139,12 +139,11 @@ impl BrokerTarget {
             None => DefinitionsUpdate::Keep,
         };
         // While a committed part is read again, a heartbeat may be committed. The progress keeps the part.
-        let part = if self.open.records < self.committed.records { self.committed } else { self.open };
-        progress.part = part;
+        progress.part = if self.open.records < self.committed.records { self.committed } else { self.open };
         let start = self.sink.commit(Some(&progress))?;
         if start == CommitStart::Started {
             self.forgets_definitions = false;
-            self.committed = part;
+            self.committed = progress.part;
         }
         Ok(start)
     }

@@ -36,7 +36,7 @@ pub struct KafkaBroker {
     addresses: String,
     /// Ports of the listeners that need a login or TLS.
     secured_ports: Vec<u16>,
-    /// Number of starts. Each has a log of its own.
+    /// Number of starts. Each start writes another log.
     starts: u32,
     child: Option<Child>,
 }
