@@ -22,8 +22,12 @@ use crate::workload_runs::{cpu_seconds, machine_cpu_seconds};
 const REPLICA_TIMEOUT_S: u32 = 3600;
 
 /// Server options for durability: each commit is synced to disk, and torn pages are repaired after a crash.
-const DURABLE: [&str; 3] =
-    ["--innodb-flush-log-at-trx-commit=1", "--innodb-doublewrite=ON", "--sync-binlog=1"];
+const DURABLE: [&str; 4] = [
+    "--innodb-flush-log-at-trx-commit=1",
+    "--innodb-flush-method=O_DIRECT",
+    "--innodb-doublewrite=ON",
+    "--sync-binlog=1",
+];
 
 /// Program that applies a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

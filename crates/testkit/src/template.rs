@@ -12,7 +12,7 @@ use crate::launch::{ServerFlavour, base_options, last_errors, run_as_root};
 use crate::package_home::{PackageHome, run_with_input};
 
 /// Version of the templates. Raise it when their content changes.
-const TEMPLATE_REVISION: u32 = 1;
+const TEMPLATE_REVISION: u32 = 2;
 
 /// Creates accounts for replicas and tests over TCP.
 const INIT_MYSQL: &str =
@@ -61,7 +61,22 @@ fn initialise_mysql(home: &PackageHome, init_options: &[String], directory: &Pat
         fs::rename(entry.path(), directory.join(entry.file_name()))?;
     }
     fs::remove_dir(&datadir)?;
-    cache::remove_file(&directory.join("auto.cnf"))
+    remove_spare_files(directory)
+}
+
+/// Removes files that are not needed after a stop: the server's UUID, its buffers for torn pages, and unused redo logs.
+fn remove_spare_files(directory: &Path) -> Result<()> {
+    let is_spare = |name: &str| name == "auto.cnf" || name.ends_with(".dblwr") || name.ends_with("_tmp");
+    for directory in [directory.to_owned(), directory.join("#innodb_redo")] {
+        let Ok(entries) = fs::read_dir(&directory) else { continue };
+        for entry in entries {
+            let entry = entry?;
+            if entry.file_name().to_str().is_some_and(is_spare) {
+                cache::remove_file(&entry.path())?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Returns the option for the smallest redo log: a template is copied for each server.
