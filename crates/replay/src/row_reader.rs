@@ -28,7 +28,7 @@ pub struct EventRows<'a> {
     pub flags: RowsFlags,
     /// Hidden columns in the table map.
     hidden: HiddenColumns,
-    event: &'a Rows<'a>,
+    pub(crate) event: &'a Rows<'a>,
     decoder: &'a RowDecoder,
 }
 

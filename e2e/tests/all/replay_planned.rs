@@ -1,6 +1,6 @@
 //! The dry run of a replay, its start and stop options, and comparisons with the result.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use e2e::command::{CommandOutput, replay};
 use e2e::replays::{ends_equal, target};
 use testkit::{Launch, TestServer};
@@ -57,8 +57,8 @@ fn dry_runs_report_the_plan_and_change_nothing() -> Result<()> {
             "\"alone\":3,",
             "\"parallel\":\"writeset\"",
             merged,
-            "\"applied\":7,\"database\":\"d\",\"in_logs\":63,\"is_known\":true,\"table\":\"t\"",
-            "\"applied\":2,\"database\":\"d\",\"in_logs\":2,\"is_known\":true,\"table\":\"m\"",
+            "\"applied\":7,\"database\":\"d\",\"in_logs\":63,\"is_known\":true,\"not_merged\":null,\"table\":\"t\"",
+            "\"applied\":2,\"database\":\"d\",\"in_logs\":2,\"is_known\":true,\"not_merged\":\"thetable'sengineisnotInnoDB\",\"table\":\"m\"",
             // The definitions one after the other, the two changes of the table without transactions, and the rest
             // as one group.
             "\"groups\":{\"at_once\":1.0,\"count\":6,\"longest_chain\":6}",
@@ -88,6 +88,63 @@ fn dry_runs_report_the_plan_and_change_nothing() -> Result<()> {
     says(&dry(&["--offline"])?, 0, &["\"transactions\":66,", "\"in_logs\":63"])?;
     let text = replay(&logs, &target, &["--dry-run", "--offline"])?;
     says(&text, 0, &["transactions66(0skipped)", "d.t63788.9%", "about"])
+}
+
+#[test]
+fn dry_runs_explain_changes_that_are_not_merged() -> Result<()> {
+    let tables = [
+        ("merged", "id int primary key, n int", ""),
+        ("parent", "id int primary key, n int", "the table is part of a foreign key"),
+        ("myisam", "id int primary key, n int", "the table's engine is not InnoDB"),
+        ("keyless", "id int, n int", "the table has no primary key"),
+        (
+            "text_key",
+            "id varchar(9) primary key, n int",
+            "different bytes in the primary key may be the same value, as in most collations",
+        ),
+        ("unique_key", "id int primary key, n int unique", "the table has another unique key"),
+        (
+            "child",
+            "id int primary key, n int, foreign key (n) references parent (id)",
+            "the table is part of a foreign key",
+        ),
+        (
+            "counter",
+            "id int primary key, n int auto_increment, key (n)",
+            "AUTO_INCREMENT is not on an integer column of the primary key",
+        ),
+        (
+            "minimal",
+            "id int primary key, n int, m int",
+            "row images lack columns or parts of JSON documents (binlog_row_image, binlog_row_value_options)",
+        ),
+    ];
+    let mut definitions = "create database d; use d;\n".to_owned();
+    for (name, columns, _) in tables {
+        definitions += &format!("create table {name} ({columns});\n");
+    }
+    definitions += "alter table myisam engine=MyISAM; flush binary logs;\n";
+    let mut sql = definitions.clone();
+    for (name, ..) in tables {
+        sql += &format!("insert into {name} (id, n) values (1, 1);\n");
+    }
+    sql += "set binlog_row_image = minimal; update minimal set n = 2;\n";
+    let source = source(&[], &sql)?;
+    let (logs, target) = (source.binlogs()?, target("--skip-log-bin")?);
+    target.sql(&definitions)?;
+    // The first log has the definitions.
+    let run = |more: &[&str]| replay(&logs[1..2], &target, &[&["--dry-run", "--allow-gap"], more].concat());
+    let (text, found) = (run(&[])?, document(&run(&["--json"])?)?);
+    for (name, _, reason) in tables {
+        let rows = found["tables"].as_array().context("no tables")?;
+        let row = rows.iter().find(|row| row["table"] == name).with_context(|| format!("no {name}"))?;
+        ensure!(row["not_merged"].as_str().unwrap_or_default() == reason, "{name}: {row}");
+        let line = text.stdout.lines().find(|line| line.contains(&format!("d.{name} ")));
+        let line = line.with_context(|| format!("no {name}: {text:?}"))?;
+        let is_explained = line.contains("not merged");
+        ensure!(is_explained != reason.is_empty() && line.contains(reason), "{name}: {line}");
+    }
+    says(&run(&["--offline"])?, 0, &["notmerged:thetable'sdefinitionisnotknown"])
 }
 
 #[test]

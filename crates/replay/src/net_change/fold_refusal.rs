@@ -20,7 +20,7 @@ pub enum FoldRefusal {
     #[error("the table has no primary key")]
     NoPrimaryKey,
     /// Different values of the primary key may compare as equal.
-    #[error("the primary key does not compare byte by byte")]
+    #[error("different bytes in the primary key may be the same value, as in most collations")]
     InexactKey,
     /// A unique value may move from one row to another: in another order it would exist twice.
     #[error("the table has another unique key")]
@@ -32,10 +32,12 @@ pub enum FoldRefusal {
     #[error("AUTO_INCREMENT is not on an integer column of the primary key")]
     AutoIncrement,
     /// The log's columns differ from the definition's.
-    #[error("the primary key names a column that the log does not have")]
+    #[error("the log does not have all columns of the primary key")]
     Columns,
     /// An image lacks columns.
-    #[error("an image does not have all columns")]
+    #[error(
+        "row images lack columns or parts of JSON documents (binlog_row_image, binlog_row_value_options)"
+    )]
     PartialImage,
     /// The event holds more than rows (NDB).
     #[error("the event has extra fields")]

@@ -37,6 +37,7 @@ pub use self::fold_refusal::FoldRefusal;
 use self::fold_refusal::{PrimaryKey, RowKey, apply_flags, check_event};
 pub use self::group_changes::{ChangesReport, GroupChanges, GroupChangesError};
 pub use self::net_rows::{NetRows, NetRowsForm};
+use crate::row_reader::EventRows;
 use crate::target_table_definition::{TargetTableDefinition, TargetTableName};
 
 /// Folds the row changes of transactions, and then writes the net change.
@@ -77,6 +78,17 @@ pub enum NetChangeError {
     /// The event cannot be decoded.
     #[error(transparent)]
     Decode(#[from] DecodeError),
+}
+
+/// Returns the reason why rows cannot be folded, as far as their table and their columns show it: whether earlier rows
+/// forbid it is not checked. `definition` is that of their table on the target.
+pub fn find_refusal(
+    rows: &EventRows<'_>,
+    definition: Option<&TargetTableDefinition>,
+    flavour: Flavour,
+) -> Option<FoldRefusal> {
+    let refusal = PrimaryKey::of(rows.table, definition, flavour).err();
+    refusal.or_else(|| check_event(rows.event).err())
 }
 
 /// A table and its rows.

@@ -120,7 +120,7 @@ impl DefinitionCache {
     }
 
     /// Returns a table's definition, and reads it from the target if it is not known.
-    fn load(
+    pub(super) fn load(
         &mut self,
         database: &[u8],
         table: &[u8],

@@ -2,9 +2,11 @@
 //! the refusals.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::ops::ControlFlow;
 use std::sync::{Mutex, MutexGuard};
 
+use binlog::Flavour;
 use binlog::gtid::GtidSet;
 use logs::lock;
 
@@ -12,12 +14,14 @@ use crate::applied_check::AppliedCheck;
 use crate::apply_plan::{ApplyPlan, ApplyStep, SourceStatement, TransactionShape};
 use crate::commit_order::CommitOrder;
 use crate::log_survey::LogSurvey;
+use crate::net_change::{self, FoldRefusal};
 use crate::replay_error::{ReplayError, TargetFailure};
 use crate::replay_options::{GapPolicy, ReplayOptions};
 use crate::replay_progress::{AppliedState, ProgressLedger, ReplayProgress, StatementIntent};
 use crate::replay_target::{IntentOutcome, ReplayTarget, TargetSession};
 use crate::row_events::RowEvents;
-use crate::row_reader::RowReader;
+use crate::row_reader::{EventRows, RowReader};
+use crate::run::claim_finder::DefinitionCache;
 use crate::run::dry_run_target::{DraftRole, DryRunTarget};
 use crate::run::group_builder::{CommitGroup, GroupBuilder};
 use crate::schedule::DependencyChain;
@@ -53,6 +57,9 @@ pub struct ReplayPlan {
     pub tables: BTreeMap<TargetTableName, RowChanges>,
     /// Tables that neither the target nor the logs define. Their changes are not merged, and run one after the other.
     pub unknown: BTreeSet<TargetTableName>,
+    /// With commit groups: tables with changes that are not merged, and the last reason. The tables of `unknown` may be
+    /// missing.
+    pub unmerged: BTreeMap<TargetTableName, FoldRefusal>,
     /// The first refusals, in the order of the logs.
     pub refused: Vec<String>,
     /// Number of refusals.
@@ -200,6 +207,7 @@ struct ReplayPlanner<'p> {
     groups: Option<GroupBuilder<'p>>,
     group_chain: DependencyChain,
     rows: RowReader,
+    definitions: DefinitionCache,
 }
 
 impl<'p> ReplayPlanner<'p> {
@@ -217,6 +225,7 @@ impl<'p> ReplayPlanner<'p> {
             groups: is_grouped.then(|| new_builder(options)),
             group_chain: DependencyChain::default(),
             rows: RowReader::new(),
+            definitions: DefinitionCache::default(),
         }
     }
 
@@ -256,6 +265,7 @@ impl<'p> ReplayPlanner<'p> {
             u64::from(apply_plan.shape != TransactionShape::Rows || !apply_plan.is_in_memory());
         let name = head.to_string();
         self.count(&apply_plan, &name, |changes, rows| changes.before += rows);
+        self.find_unmerged(&apply_plan);
         let statements: Vec<ApplyStep> =
             apply_plan.steps.iter().filter(|step| is_definition(step)).cloned().collect();
         let mut groups = Vec::new();
@@ -292,37 +302,38 @@ impl<'p> ReplayPlanner<'p> {
 
     /// Counts rows by table. Records rows that cannot be decoded under the transaction's name.
     fn count(&mut self, apply_plan: &ApplyPlan, name: &str, add: impl Fn(&mut RowChanges, u64)) {
-        let (reader, tables) = (&mut self.rows, &mut self.plan.tables);
-        let mut count = |rows: &RowEvents| {
-            reader.read(rows, &mut |event| {
-                let table = TargetTableName {
-                    database: event.table.database.clone(),
-                    table: event.table.name.clone(),
-                };
-                add(tables.entry(table).or_default(), event.rows().count() as u64);
-                Ok(())
-            })
-        };
-        let lost = |error: std::io::Error| {
-            TargetFailure::refused(format!("could not read its rows from the temporary file: {error}"))
-        };
-        let mut result = Ok(());
-        for step in &apply_plan.steps {
-            result = result.and_then(|()| match step {
-                ApplyStep::Rows(_, rows) => count(rows),
-                ApplyStep::Spooled(_, rows) => {
-                    rows.parts().try_for_each(|part| part.map_err(lost).and_then(|part| count(&part)))
-                }
-                ApplyStep::Statement(_) | ApplyStep::SpooledStatements(_) => Ok(()),
-            });
-        }
+        let tables = &mut self.plan.tables;
+        let result = read_rows(&mut self.rows, apply_plan, &mut |event, _| {
+            add(tables.entry(table_name(event)).or_default(), event.rows().count() as u64);
+            Ok(())
+        });
         if let (Err(failure), false) = (result, name.is_empty()) {
             self.plan.refuse(format!("{name}: {failure}"));
         }
     }
 
+    /// Records the tables whose changes are not merged. Failures are ignored: those of rows are recorded already, and the
+    /// group builder reports those of the target.
+    fn find_unmerged(&mut self, apply_plan: &ApplyPlan) {
+        if self.groups.is_none() || self.target.role == DraftRole::Target {
+            return;
+        }
+        let (definitions, unmerged) = (&mut self.definitions, &mut self.plan.unmerged);
+        let _ = read_rows(&mut self.rows, apply_plan, &mut |event, flavour| {
+            let name = table_name(event);
+            let definition = definitions.load(&name.database, &name.table, self.target)?;
+            if let Some(refusal) = net_change::find_refusal(event, definition, flavour) {
+                unmerged.insert(name, refusal);
+            }
+            Ok(())
+        });
+    }
+
     /// Applies definitions to the draft.
     fn define(&mut self, statements: &[ApplyStep], name: &str) {
+        if !statements.is_empty() {
+            self.definitions.forget();
+        }
         for step in statements {
             let ApplyStep::Statement(statement) = step else { continue };
             if let (Err(failure), DraftRole::Target) = (self.target.define(statement), self.target.role) {
@@ -359,6 +370,28 @@ fn note_refusal(plan: &mut ReplayPlan, is_told: bool, error: ReplayError) -> Res
         error => plan.refuse(error.to_string()),
     }
     Ok(())
+}
+
+/// Calls `take` with each event of a transaction that has rows, and the flavour of its log.
+fn read_rows(
+    reader: &mut RowReader,
+    apply_plan: &ApplyPlan,
+    take: &mut dyn FnMut(&EventRows<'_>, Flavour) -> Result<(), TargetFailure>,
+) -> Result<(), TargetFailure> {
+    let mut read = |rows: &RowEvents| reader.read(rows, &mut |event| take(event, rows.format.flavour));
+    let lost = |error: io::Error| {
+        TargetFailure::refused(format!("could not read its rows from the temporary file: {error}"))
+    };
+    apply_plan.steps.iter().try_for_each(|step| match step {
+        ApplyStep::Rows(_, rows) => read(rows),
+        ApplyStep::Spooled(_, rows) => rows.parts().try_for_each(|part| read(&part.map_err(lost)?)),
+        ApplyStep::Statement(_) | ApplyStep::SpooledStatements(_) => Ok(()),
+    })
+}
+
+/// Returns the name of the rows' table, which is the same on the target.
+fn table_name(rows: &EventRows<'_>) -> TargetTableName {
+    TargetTableName { database: rows.table.database.clone(), table: rows.table.name.clone() }
 }
 
 fn is_definition(step: &ApplyStep) -> bool {

@@ -179,6 +179,7 @@ fn document(report: &DryRunReport) -> Value {
                 "in_logs": changes.before,
                 "applied": changes.after,
                 "is_known": !plan.unknown.contains(name),
+                "not_merged": plan.unmerged.get(name).map(ToString::to_string),
             })
         })
         .collect();

@@ -1,6 +1,7 @@
 //! Report of a dry run as tables for a terminal.
 
 use replay::CommitOrder;
+use replay::net_change::FoldRefusal;
 use replay::schedule::ParallelMode;
 use replay::{Parallelism, RowChanges};
 
@@ -85,8 +86,10 @@ fn row_changes(report: &DryRunReport, style: ReportStyle) -> String {
     all.sort_by_key(|(_, changes)| std::cmp::Reverse(changes.before));
     let text = |name: &[u8]| visible(&String::from_utf8_lossy(name));
     for (name, changes) in all.iter().take(TABLES_SHOWN) {
-        let remark = if plan.unknown.contains(*name) { "definition unknown: not merged" } else { "" };
-        row(format!("{}.{}", text(&name.database), text(&name.table)), **changes, remark);
+        let unknown = plan.unknown.contains(*name).then_some(&FoldRefusal::Undefined);
+        let refusal = unknown.or_else(|| plan.unmerged.get(*name));
+        let remark = refusal.map_or_else(String::new, |refusal| format!("not merged: {refusal}"));
+        row(format!("{}.{}", text(&name.database), text(&name.table)), **changes, &remark);
     }
     let sum = |tables: &[(&_, &RowChanges)]| {
         tables.iter().fold(RowChanges::default(), |sum, (_, changes)| RowChanges {
