@@ -67,6 +67,9 @@ const SQL: &[&str] = &[
     "SAVEPOINT",
 ];
 
+/// Mark of the head of a right-aligned column, which is not printed.
+const RIGHT_ALIGNED: char = '>';
+
 const PREAMBLE: &str = "\
 Every message in the sources, by file; written by `cargo xtask words`.
 
@@ -105,7 +108,7 @@ pub fn sources(help: &str) -> Result<Vec<SourceMessages>> {
     let mut files = Vec::new();
     for (path, scanned) in paths.iter().zip(&scanned) {
         let is_test = path.ancestors().any(|above| tests.contains(&above.to_path_buf()));
-        let messages = scanned.messages.iter().map(|text| text.trim());
+        let messages = scanned.messages.iter().map(|text| text.trim().trim_start_matches(RIGHT_ALIGNED));
         let messages: Vec<String> =
             messages.filter(|text| !help.contains(&joined(text))).map(str::to_owned).collect();
         if !messages.is_empty() && !is_test {
