@@ -24,6 +24,8 @@ use crate::spawner::spawn_bound;
 const VERSION: &str = "3.6.0.Final";
 /// Goal of a Maven plugin that fetches one artifact. Later versions of the plugin do not fetch it.
 const COPY_GOAL: &str = "org.apache.maven.plugins:maven-dependency-plugin:2.8:copy";
+/// Options of its Java. Without the access to `java.lang`, a thread fails with Java 24 or later.
+const JAVA_OPTIONS: [&str; 3] = ["-Xmx1g", "--add-opens", "java.base/java.lang=ALL-UNNAMED"];
 /// Timeout for the end of Debezium Server.
 const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 /// Interval at which the wait for the end polls.
@@ -105,7 +107,7 @@ quarkus.log.console.json=false
             home.display()
         );
         command.arg("-c").arg(r#"log=$1; shift; exec "$@" >"$log" 2>&1"#).arg("sh").arg(self.log_path());
-        command.arg(java).arg("-Xmx1g").args(["-cp", &classes, "io.debezium.server.Main"]);
+        command.arg(java).args(JAVA_OPTIONS).args(["-cp", &classes, "io.debezium.server.Main"]);
         command.current_dir(&self.directory);
         self.child = Some(spawn_bound(&command)?);
         Ok(())
