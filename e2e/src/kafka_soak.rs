@@ -3,7 +3,7 @@
 
 use std::fs::{self, File};
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -213,10 +213,15 @@ impl KafkaSoak {
     /// Sends a signal to bintide, and waits for its end.
     fn end_with(&mut self, signal: Signal) -> Result<()> {
         let Some(running) = &mut self.running else { return Ok(()) };
-        kill(Pid::from_raw(i32::try_from(running.id())?), signal)?;
-        wait_until_within(TIMEOUT, &format!("the end of bintide after {signal}"), || {
+        let id = running.id();
+        kill(Pid::from_raw(i32::try_from(id)?), signal)?;
+        let waited = wait_until_within(TIMEOUT, &format!("the end of bintide after {signal}"), || {
             Ok(running.try_wait()?.is_some())
-        })?;
+        });
+        if let Err(error) = waited {
+            self.note(&process_state(id))?;
+            return Err(error);
+        }
         self.running = None;
         let messages = self.messages()?;
         ensure!(!messages.contains("panicked"), "{messages}");
@@ -245,6 +250,20 @@ impl Drop for KafkaSoak {
             let _ = running.wait();
         }
     }
+}
+
+/// Returns the signals of a process, and what each of its threads waits for.
+fn process_state(id: u32) -> String {
+    let directory = PathBuf::from(format!("/proc/{id}"));
+    let read = |path: &Path| fs::read_to_string(path).unwrap_or_else(|error| error.to_string());
+    let mut state = read(&directory.join("status"));
+    for task in fs::read_dir(directory.join("task")).into_iter().flatten().flatten() {
+        let [name, wait, call, signals] =
+            ["comm", "wchan", "syscall", "status"].map(|name| read(&task.path().join(name)));
+        let signals = signals.lines().filter(|line| line.starts_with("Sig")).collect::<Vec<_>>().join(" ");
+        state += &format!("{}: {wait}, system call {}; {signals}\n", name.trim(), call.trim());
+    }
+    state
 }
 
 /// Changes the tables until `is_over` is set. Ignores errors, because the source may be down.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::env;
 use std::fs::{self, File};
-use std::os::unix::process::ExitStatusExt as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -133,8 +133,9 @@ impl SoakArguments {
     ///
     /// # Errors
     ///
-    /// Fails if they are not two numbers.
+    /// Fails if they are not two numbers, or SIGINT is ignored and its default effect cannot be restored.
     pub fn read() -> Result<Self> {
+        restore_interrupts()?;
         let numbers: Vec<u64> = env::args().skip(1).map(|text| text.parse()).collect::<Result<_, _>>()?;
         let [minutes, seed] = numbers[..] else {
             anyhow::bail!("expected two numbers: the duration in minutes, and a seed")
@@ -156,6 +157,20 @@ impl SoakArguments {
             elapsed < Duration::from_secs(self.minutes * 60)
         }
     }
+}
+
+/// Executes this program again with the default effect of SIGINT, if SIGINT is ignored. A job in the background of a
+/// script ignores it, and so do the programs that it starts, until they handle signals: a SIGINT before has no effect.
+fn restore_interrupts() -> Result<()> {
+    let status = fs::read_to_string("/proc/self/status")?;
+    let ignored =
+        status.lines().find_map(|line| line.strip_prefix("SigIgn:")).context("no ignored signals")?;
+    if u64::from_str_radix(ignored.trim(), 16)? >> (Signal::SIGINT as i32 - 1) & 1 == 0 {
+        return Ok(());
+    }
+    let mut again = Command::new("env");
+    again.arg("--default-signal=INT").arg(env::current_exe()?).args(env::args_os().skip(1));
+    Err(again.exec()).context("could not run env --default-signal")
 }
 
 impl Soak {
