@@ -118,9 +118,10 @@ pub fn replay(
 /// Maximum number of transactions that are ready and not applied, if each is committed by itself.
 const READY_MAX: usize = 1024;
 
-/// Groups grow while all workers are busy. One group is then kept ready for the next free worker.
+/// Groups grow while all workers are busy. One group is then kept ready for the next free worker. The limits leave room
+/// for memory that the allocator keeps after large groups.
 fn limits(options: &ReplayOptions) -> QueueLimits {
-    let (workers, bytes) = (options.workers.get(), options.memory / 4);
+    let (workers, bytes) = (options.workers.get(), options.memory / 5);
     match options.order {
         CommitOrder::Grouped => QueueLimits { open: workers + 1, waiting: 1, bytes },
         CommitOrder::Strict | CommitOrder::Any => QueueLimits { open: READY_MAX, waiting: READY_MAX, bytes },

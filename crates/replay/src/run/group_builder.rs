@@ -144,7 +144,7 @@ impl<'t> GroupBuilder<'t> {
             target,
             order: options.order,
             group_max: options.group_max as u64,
-            group_size_max: options.memory / 8,
+            group_size_max: options.memory / 10,
             ledger,
             prepared: UndecidedTransactions::new(options.memory / 8),
             definitions: DefinitionCache::default(),
