@@ -53,7 +53,7 @@ pub(super) fn dump_cases() -> Result<Vec<BenchCase>> {
 /// Returns the cases of `stats`, mysqlbinlog with the one-liner, and go-mysql.
 pub(super) fn stats_cases() -> Result<Vec<BenchCase>> {
     let (bintide, mysqlbinlog, go) =
-        (build_bintide()?, mysqlbinlog_words()?, build_go_program(".", "go-mysql")?);
+        (build_bintide()?, mysqlbinlog_words()?, build_go_program("go-mysql", ".", "go-mysql")?);
     let mut cases = Vec::new();
     for (workload, form) in workload_logs() {
         let log = workload_log(workload, form)?;
@@ -186,16 +186,16 @@ pub(super) fn mysqlbinlog_words() -> Result<Vec<OsString>> {
     Ok(words)
 }
 
-/// Builds one of the Go programs with the installed Go, and returns its path.
-pub(super) fn build_go_program(package: &str, name: &str) -> Result<PathBuf> {
+/// Builds a package of a Go module in `bench/` with the installed Go, and returns the program's path.
+pub(super) fn build_go_program(module: &str, package: &str, name: &str) -> Result<PathBuf> {
     let program = testkit::target_dir().join("bench").join(name);
     let mut command = Command::new("go");
     command
         .args(["build", "-o"])
         .arg(&program)
         .arg(package)
-        .current_dir(testkit::workspace_root().join("bench/go-mysql"));
+        .current_dir(testkit::workspace_root().join("bench").join(module));
     let status = command.status().context("could not run go: install Go to run this bench")?;
-    ensure!(status.success(), "the go-mysql program does not build");
+    ensure!(status.success(), "the Go program {name} does not build");
     Ok(program)
 }

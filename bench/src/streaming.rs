@@ -47,7 +47,8 @@ pub(super) fn run(racing: &RaceOptions) -> Result<()> {
 }
 
 fn streaming_cases() -> Result<Vec<StreamingCase>> {
-    let (bintide, go) = (cases::build_bintide()?, cases::build_go_program("./stream", "go-mysql-stream")?);
+    let bintide = cases::build_bintide()?;
+    let go = cases::build_go_program("go-mysql", "./stream", "go-mysql-stream")?;
     let mut jobs = Vec::new();
     for form in LogCompression::ALL {
         for workload in Workload::ALL {

@@ -10,6 +10,7 @@
 //! | delete | 100,000 DELETEs of one row each |
 
 mod employees;
+mod tpcc;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,6 +18,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use testkit::{Launch, PackageHome, TestPackage, TestServer};
+
+pub(crate) use self::tpcc::{TPCC_TABLES, prepare_tpcc, run_tpcc};
 
 /// Revision of the workloads. Increase it when a workload changes, so that existing logs are created again.
 pub(crate) const REVISION: u32 = 2;

@@ -4,8 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
+use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use testkit::{Launch, TestServer, wait_until};
@@ -27,6 +28,9 @@ const INSERTED_FOR_EACH: usize = 4;
 const TABLES_UPDATED: usize = 5;
 const ROWS_UPDATED: usize = 2;
 
+/// Duration of TPC-C for each transaction of sysbench's.
+const TPCC_TIME: Duration = Duration::from_micros(600);
+
 /// Kind of a log, by its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum ReplayLogKind {
@@ -42,11 +46,13 @@ pub(super) enum ReplayLogKind {
     Bulk,
     /// Ten updates in five of 2,000 tables each
     Tables,
+    /// TPC-C with ten warehouses: one minute for 100,000 transactions of sysbench
+    Tpcc,
 }
 
 impl ReplayLogKind {
-    pub(super) const ALL: [Self; 6] =
-        [Self::Sysbench, Self::Compressed, Self::Apart, Self::Inserts, Self::Bulk, Self::Tables];
+    pub(super) const ALL: [Self; 7] =
+        [Self::Sysbench, Self::Compressed, Self::Apart, Self::Inserts, Self::Bulk, Self::Tables, Self::Tpcc];
 
     /// Returns the name of the page's block for the table.
     pub(super) fn block(self) -> &'static str {
@@ -57,6 +63,7 @@ impl ReplayLogKind {
             Self::Inserts => "inserts",
             Self::Bulk => "bulk",
             Self::Tables => "tables",
+            Self::Tpcc => "tpcc",
         }
     }
 
@@ -68,6 +75,7 @@ impl ReplayLogKind {
             Self::Inserts => "1,024-row inserts",
             Self::Bulk => "bulk update",
             Self::Tables => "2,000 tables",
+            Self::Tpcc => "TPC-C",
         }
     }
 
@@ -77,6 +85,7 @@ impl ReplayLogKind {
             Self::Sysbench | Self::Compressed | Self::Apart | Self::Inserts => StartTables::Sysbench,
             Self::Bulk => StartTables::Employees,
             Self::Tables => StartTables::Small,
+            Self::Tpcc => StartTables::Tpcc,
         }
     }
 }
@@ -175,9 +184,11 @@ fn write_log(kind: ReplayLogKind, transactions: usize, directory: &Path) -> Resu
         ReplayLogKind::Inserts => run_sessions(&server, |session| inserts(session, transactions))?,
         ReplayLogKind::Bulk => workloads::run(Workload::Update, &server)?,
         ReplayLogKind::Tables => run_sessions(&server, |session| small_updates(session, transactions))?,
+        ReplayLogKind::Tpcc => workloads::run_tpcc(&server, SESSIONS, TPCC_TIME * transactions as u32)?,
     }
     let gtids = server.gtid_executed()?;
-    let log = server.binlogs()?.pop().context("the server has no log")?;
+    let logs = server.binlogs()?;
+    let [log] = &logs[..] else { bail!("the source wrote {} logs: expected 1", logs.len()) };
     server.sql("flush binary logs")?;
     fs::copy(log, directory.join("binlog.000001"))?;
     let news = server.sql(&format!("select gtid_subtract('{gtids}', '{before}')"))?;

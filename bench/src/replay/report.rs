@@ -24,7 +24,7 @@ const fn speed_goals(kind: ReplayLogKind) -> &'static [(BenchCommitOrder, f64)] 
         ReplayLogKind::Apart => &[(Grouped, 12.0)],
         ReplayLogKind::Inserts => &[(Strict, 1.1), (Any, 1.3), (Grouped, 1.3)],
         ReplayLogKind::Bulk => &[(Strict, 1.3), (Any, 1.3), (Grouped, 1.3)],
-        ReplayLogKind::Tables => &[(Strict, 1.1), (Grouped, 5.0)],
+        ReplayLogKind::Tables | ReplayLogKind::Tpcc => &[(Strict, 1.1), (Grouped, 5.0)],
     }
 }
 

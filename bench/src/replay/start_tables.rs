@@ -40,6 +40,8 @@ pub(super) enum StartTables {
     Employees,
     /// 2,000 tables of 100 rows
     Small,
+    /// Ten warehouses of TPC-C
+    Tpcc,
 }
 
 impl StartTables {
@@ -69,6 +71,7 @@ impl StartTables {
             Self::Sysbench => "base",
             Self::Employees => "base-employees",
             Self::Small => "base-small",
+            Self::Tpcc => "base-tpcc",
         }
     }
 
@@ -80,6 +83,7 @@ impl StartTables {
             }
             Self::Employees => workloads::run(Workload::Load, server),
             Self::Small => server.sql(&small_tables()).map(drop),
+            Self::Tpcc => workloads::prepare_tpcc(server),
         }
     }
 
@@ -91,6 +95,7 @@ impl StartTables {
                 ["employees", "titles", "salaries"].map(|table| format!("employees.{table}")).to_vec()
             }
             Self::Small => (0..SMALL_TABLES).map(|table| format!("small.t{table}")).collect(),
+            Self::Tpcc => workloads::TPCC_TABLES.map(|table| format!("tpcc.{table}")).to_vec(),
         }
     }
 
