@@ -125,7 +125,7 @@ fn copy_sparse(source: &Path, target: &Path) -> io::Result<()> {
 const SYSTEM_SCHEMAS: [&str; 2] = ["performance_schema", "sys"];
 
 /// Returns whether copies of a data directory may share this file by a hard link, because the server only replaces it.
-/// To create and delete so many files takes longer than to copy their content.
+/// To create and delete these files takes longer than to copy their content.
 fn can_be_shared(path: &Path) -> bool {
     let schema = path.parent().and_then(Path::file_name);
     let is_definition = path.extension().is_some_and(|extension| extension == "frm" || extension == "sdi");
