@@ -237,9 +237,13 @@ fn clients_that_read_nothing_do_not_delay_others() -> Result<()> {
 fn dumps_of_clients_that_do_not_read_are_ended() -> Result<()> {
     let (source, relay) = relay()?;
     write_large_log(&source)?;
-    let _silent = [silent_replica(&relay, 100)?, silent_replica(&relay, 101)?];
     let mut asking = link(&relay)?;
-    wait_until("the dumps", || Ok(dumps(&mut asking)?.len() == 2))?;
+    let mut silent = Vec::new();
+    // One after the other, so that the first replica has the lower connection id.
+    for server_id in [100, 101] {
+        silent.push(silent_replica(&relay, server_id)?);
+        wait_until("the dump", || Ok(dumps(&mut asking)?.len() == silent.len()))?;
+    }
     // The dumps fill the buffers, which takes seconds on a loaded machine, and are then blocked for longer than the relay
     // waits.
     thread::sleep(Duration::from_secs(6));
