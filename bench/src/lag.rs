@@ -133,6 +133,7 @@ impl LagContender {
 fn run(contender: LagContender, options: &LagBenchOptions, bintide: &Path) -> Result<LagFigures> {
     let source = workloads::launch_server().option("--max-binlog-size=1G").start()?;
     let target = Launch::mysql()
+        .option(workloads::SYNCED_FILES)
         .options(["--server-id=2", "--skip-log-bin", "--replica-preserve-commit-order=ON"])
         .uuid(workloads::REPLICA_UUID)
         .start()?;

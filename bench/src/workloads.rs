@@ -119,10 +119,13 @@ fn run_all(form: LogCompression, directory: &Path) -> Result<()> {
     })
 }
 
+/// The server's default: measured servers sync their files, which servers of tests do not.
+pub(crate) const SYNCED_FILES: &str = "--innodb-flush-method=O_DIRECT";
+
 /// Returns the launch of a server with enough memory for the workloads.
 pub(crate) fn launch_server() -> Launch {
     let options = ["--max-binlog-size=1G", "--innodb-buffer-pool-size=2G", "--innodb-redo-log-capacity=2G"];
-    Launch::mysql().options(options).uuid(SOURCE_UUID)
+    Launch::mysql().option(SYNCED_FILES).options(options).uuid(SOURCE_UUID)
 }
 
 /// Runs the workloads one after the other, each into its own log. `collect` is called with the

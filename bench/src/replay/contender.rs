@@ -17,17 +17,14 @@ use crate::cases::shell_words;
 use crate::measure::run_measured;
 use crate::turns::median_run;
 use crate::workload_runs::{cpu_seconds, machine_cpu_seconds};
+use crate::workloads::SYNCED_FILES;
 
 /// Time limit of a replica, in seconds.
 const REPLICA_TIMEOUT_S: u32 = 3600;
 
 /// Server options for durability: each commit is synced to disk, and torn pages are repaired after a crash.
-const DURABLE: [&str; 4] = [
-    "--innodb-flush-log-at-trx-commit=1",
-    "--innodb-flush-method=O_DIRECT",
-    "--innodb-doublewrite=ON",
-    "--sync-binlog=1",
-];
+const DURABLE: [&str; 4] =
+    ["--innodb-flush-log-at-trx-commit=1", SYNCED_FILES, "--innodb-doublewrite=ON", "--sync-binlog=1"];
 
 /// Program that applies a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use testkit::{Launch, SeededRandom, TestServer, wait_until};
 
-use crate::workloads::{REPLICA_UUID, SOURCE_UUID};
+use crate::workloads::{REPLICA_UUID, SOURCE_UUID, SYNCED_FILES};
 
 /// Revision of the created files. Increase it when they change.
 const REVISION: u32 = 3;
@@ -104,7 +104,7 @@ impl WarmFixture {
     /// Returns the launch of a source with the table.
     pub(super) fn launch_source(&self) -> Launch {
         Launch::mysql()
-            .options(["--innodb-buffer-pool-size=1G"])
+            .options([SYNCED_FILES, "--innodb-buffer-pool-size=1G"])
             .uuid(SOURCE_UUID)
             .data(self.base_directory())
     }
@@ -144,7 +144,7 @@ pub(super) fn launch_replica(data: &Path, pool_mib: u32) -> Launch {
         "--skip-replica-start",
         "--relay-log=relay",
         "--replica-preserve-commit-order=ON",
-        "--innodb-flush-method=O_DIRECT",
+        SYNCED_FILES,
         "--innodb-change-buffering=none",
         "--innodb-buffer-pool-load-at-startup=OFF",
         "--innodb-buffer-pool-dump-at-shutdown=OFF",
