@@ -33,9 +33,9 @@ pub struct Screenshot {
     pub colors: ColorScheme,
 }
 
-/// Time for a page to load and to show its first data, in milliseconds.
+/// Maximum time for a page to load, in milliseconds.
 const LOAD_TIME_MS: u32 = 5000;
-/// Maximum of this time on a busy machine, in milliseconds.
+/// The same at the last attempt, for a busy machine.
 const LOAD_TIME_MAX_MS: u32 = 40_000;
 
 /// Writes a picture of a page to a PNG file, with the Chromium of `BINTIDE_CHROMIUM`, else with Debian's, which is
@@ -57,9 +57,9 @@ pub fn take_screenshot(address: &str, screenshot: Screenshot, path: &Path) -> Re
     Ok(())
 }
 
-/// Returns the HTML of a page after its scripts have run, with the same Chromium as [`take_screenshot`]. If
-/// `is_complete` returns false for it, loads the page again with more time: on a busy machine, the first data take
-/// longer. Returns the last HTML if none is complete.
+/// Returns the HTML of a page at the time when it and its images have loaded, with the same Chromium as
+/// [`take_screenshot`]. If `is_complete` returns false for it, loads the page again, with more time: what scripts
+/// fetch may come later than that. Returns the last HTML if none is complete.
 ///
 /// # Errors
 /// Fails if Chromium cannot be fetched or run.

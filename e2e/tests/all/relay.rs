@@ -331,14 +331,17 @@ fn browsers_show_the_page() -> Result<()> {
 }
 
 /// A page with the relay's page in a frame of a phone's width. Its attributes show the width of the content, and its
-/// number of rows.
+/// number of rows. Chromium prints a page once it has loaded, so it has an image that never arrives, and is removed
+/// when the frame shows data.
 const NARROW_PAGE: &str = r#"<!doctype html><html><body>
 <iframe id="frame" src="/" style="width: 400px; height: 800px; border: 0"></iframe>
+<img id="pending" src="/pending">
 <script>
 setInterval(() => {
   const page = document.getElementById("frame").contentDocument;
   document.body.dataset.width = page.documentElement.scrollWidth;
   document.body.dataset.rows = page.querySelectorAll("td").length;
+  if (document.body.dataset.rows > 10) document.getElementById("pending").removeAttribute("src");
 }, 100);
 </script></body></html>"#;
 
@@ -366,7 +369,7 @@ fn check_narrow_page(http: u16) -> Result<()> {
 }
 
 /// Answers one request: with a page that has the relay's page in a frame, with the relay's page without its headers,
-/// which forbid frames, or with the relay's answer.
+/// which forbid frames, or with the relay's answer. Leaves the request for the pending image without an answer.
 fn serve_in_frame(mut stream: TcpStream, page: &str, http: u16) -> Result<()> {
     let mut line = String::new();
     let mut reader = BufReader::new(stream.try_clone()?);
@@ -376,6 +379,11 @@ fn serve_in_frame(mut stream: TcpStream, page: &str, http: u16) -> Result<()> {
     let content = match path.as_str() {
         "/narrow" => NARROW_PAGE,
         "/" => page,
+        "/pending" => {
+            // Ends when Chromium closes the connection.
+            reader.read_line(&mut line)?;
+            return Ok(());
+        }
         _ => {
             io::copy(&mut HttpRequest::get(&path).open(("127.0.0.1", http))?, &mut stream)?;
             return Ok(());
