@@ -10,6 +10,7 @@ use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{BaseRecord, Producer as _};
 use stream::{BrokerProgress, DefinitionsUpdate};
 
+use crate::connector_records::ConnectorRanges;
 use crate::dead_letter::PART_HEADER;
 use crate::error::KafkaSinkError;
 use crate::kafka_connection::{ConnectionConfig, connect, is_retriable, transaction_timeout};
@@ -18,7 +19,9 @@ use crate::kafka_notice::KafkaNotice;
 use crate::kafka_sink::KafkaSettings;
 use crate::kafka_state::SharedKafkaState;
 use crate::pending_records::{PendingRecord, PendingRecords};
-use crate::progress_topic::{COMMIT_KEY, DEFINITIONS_KEY, PROGRESS_KEY, PROGRESS_PARTITION, read_progress};
+use crate::progress_topic::{
+    COMMIT_KEY, CONNECTOR_KEY, DEFINITIONS_KEY, PROGRESS_KEY, PROGRESS_PARTITION, read_progress,
+};
 use crate::record_encoder::{EncodedRecord, RecordEncoder};
 use crate::topic_catalogue::TopicCatalogue;
 use crate::transaction_committer::{TransactionCommitter, TransactionFailure};
@@ -435,6 +438,12 @@ impl BatchSender {
         };
         let progress = record(PROGRESS_KEY, Some(text.as_bytes()));
         definitions.into_iter().chain([progress]).for_each(|record| batch.records.push_pending(record));
+    }
+
+    /// Pushes the ranges with the records of a connector that a batch saves; `None` forgets them.
+    pub(crate) fn push_connector(&self, batch: &mut PendingBatch, ranges: Option<&ConnectorRanges>) {
+        let text = ranges.map(|ranges| serde_json::to_string(ranges).expect("ours: names and numbers"));
+        batch.records.push_pending(self.progress_record(CONNECTOR_KEY, text.as_ref().map(String::as_bytes)));
     }
 
     const fn progress_record<'p>(&self, key: &'p [u8], value: Option<&'p [u8]>) -> PendingRecord<'p> {

@@ -13,7 +13,8 @@ use stream::{
 use crate::java_map::{JavaMapEntry, parse_java_map};
 use crate::kafka_connection::ConnectionConfig;
 use crate::kafka_sink::KafkaSettings;
-use crate::topic_reader::{partitions_of, parts, read_topic};
+use crate::record_identity::RecordPlace;
+use crate::topic_reader::{PartitionRange, TopicReader, parts};
 
 /// Name of the server in the progress of an adopted stream: the position counts only for its GTIDs.
 const SERVER: &str = "debezium";
@@ -137,8 +138,10 @@ impl DebeziumOffset {
             topic: topic.to_owned(),
             reason: error.to_string(),
         })?;
-        let partitions = partitions_of(&config, topic).map_err(failed)?;
-        let read = read_topic(&config, topic, &partitions, |record| {
+        let reader = TopicReader::new(&config).map_err(failed)?;
+        let partitions = reader.partitions(topic).map_err(failed)?;
+        let ranges: Vec<PartitionRange> = partitions.into_iter().map(PartitionRange::whole).collect();
+        let read = reader.read(topic, &ranges, |record| {
             let (key, value) = parts(record);
             let key = key.unwrap_or_default().to_vec();
             match value {
@@ -209,6 +212,22 @@ impl DebeziumOffset {
             definitions: DefinitionsUpdate::Keep,
             snapshot: SnapshotProgress::default(),
         })
+    }
+
+    /// Returns whether the offset is before a place: it does not contain the records there.
+    pub(crate) fn is_before(&self, place: &RecordPlace) -> bool {
+        let OffsetPosition { file, pos, gtids, .. } = &self.position;
+        match place {
+            RecordPlace::Gtid(gtid) => {
+                let complete = gtids.as_deref().and_then(StreamGtids::parse);
+                complete.is_some_and(|complete| !complete.contains(gtid))
+            }
+            RecordPlace::Position { log, position } => file.as_ref().is_some_and(|file| {
+                let place = ResumePosition { log: log.clone(), position: *position };
+                let offset = ResumePosition { log: file.clone(), position: *pos };
+                offset == place || offset.is_before(&place)
+            }),
+        }
     }
 
     /// Returns whether the record of the next transaction's start is written. With the record of a transaction's end, the

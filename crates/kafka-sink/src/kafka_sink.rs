@@ -5,9 +5,12 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rdkafka::error::KafkaError;
 use stream::{BrokerProgress, BrokerSink, CommitStart, DefinitionsUpdate, KeyedRecord, KeyedRecordKind};
 
 use crate::batch_sender::{BatchSender, KafkaTransactionState, PendingBatch};
+use crate::connector_records::{ConnectorRanges, ConnectorRecords, RepeatFilter};
+use crate::debezium_offset::DebeziumOffset;
 use crate::error::KafkaSinkError;
 use crate::kafka_address::KafkaAddress;
 use crate::kafka_connection::{
@@ -23,6 +26,7 @@ use crate::record_format::RecordFormats;
 use crate::registry_settings::RegistrySettings;
 use crate::schema_registry::SchemaRegistry;
 use crate::topic_catalogue::{TopicCatalogue, TopicPolicy, progress_topic_name};
+use crate::topic_reader::TopicReader;
 use crate::topic_route::TopicRoute;
 use crate::transaction_committer::{CommitOutcome, CommitThread, RunningCommit, TransactionCommitter};
 
@@ -106,6 +110,8 @@ pub struct OpenedKafka {
 pub struct KafkaSink {
     sender: BatchSender,
     commit_thread: CommitThread,
+    /// Filter of records that a connector has written; `None` once the stream has passed them.
+    repeats: Option<RepeatFilter>,
     /// Key of a row whose table shares its topic. Its memory is used again.
     routed_key: Vec<u8>,
     /// Uncommitted records after those whose commit runs.
@@ -143,8 +149,9 @@ impl KafkaSink {
             topics.add_dead_letters(name, size_property(settings, "message.max.bytes"))?;
         }
         let encoder = encoder_of(settings, state)?;
-        let SavedRecords { progress, definitions, commit_number } =
+        let SavedRecords { progress, definitions, commit_number, connector } =
             read_progress(&config, topics.name(progress_topic))?;
+        let repeats = connector.map(|ranges| read_connector_records(&config, &ranges)).transpose()?.flatten();
         let (name, state) = (settings.name.clone(), state.clone());
         let committer = TransactionCommitter {
             producer: Arc::new(producer),
@@ -172,6 +179,7 @@ impl KafkaSink {
         let sink = Self {
             sender,
             commit_thread,
+            repeats,
             routed_key: Vec::new(),
             pending: PendingBatch::default(),
             spare: PendingRecords::default(),
@@ -204,15 +212,30 @@ impl KafkaSink {
         }
     }
 
-    /// Saves the progress of a stream that another program has begun.
+    /// Saves the progress of a new stream, which continues at a connector's offset, and which records the connector has written
+    /// after it: the stream does not write them again. Returns these records.
     ///
     /// # Errors
     ///
-    /// Fails if the brokers do not commit it.
-    pub fn save(&mut self, progress: &BrokerProgress) -> Result<(), KafkaSinkError> {
+    /// Fails if the topics cannot be read, or the brokers do not commit the progress.
+    pub fn adopt(
+        &mut self,
+        offset: &DebeziumOffset,
+        progress: &BrokerProgress,
+    ) -> Result<ConnectorRecords, KafkaSinkError> {
+        let config = ConnectionConfig::renewed(&self.sender.settings)?;
+        let found = TopicReader::new(&config).and_then(|reader| {
+            let topics = self.sender.topics.of_stream(&reader.topics()?);
+            ConnectorRecords::find(&reader, &topics, offset)
+        });
+        let records = found.map_err(connector_error)?;
+        if records.count > 0 {
+            self.sender.push_connector(&mut self.pending, Some(&records.ranges));
+        }
         self.sender.push_progress(&mut self.pending, Some(progress));
         self.start_commit()?;
-        self.finish_commit()
+        self.finish_commit()?;
+        Ok(records)
     }
 
     /// Starts the commit of all pending records.
@@ -264,6 +287,17 @@ impl KafkaSink {
         self.show_waiting();
     }
 
+    /// Marks the end of the records that a commit with this progress contains. Once the stream has passed all records of a
+    /// connector, the commit also forgets them.
+    fn mark_repeats(&mut self, progress: Option<&BrokerProgress>) {
+        let Some(repeats) = &mut self.repeats else { return };
+        repeats.mark();
+        if progress.is_some_and(|progress| repeats.is_passed(progress)) {
+            self.repeats = None;
+            self.sender.push_connector(&mut self.pending, None);
+        }
+    }
+
     /// Shows the number and size of the uncommitted records.
     fn show_waiting(&self) {
         let running = self.running.as_ref().map(|running| &running.batch.records);
@@ -286,6 +320,11 @@ impl BrokerSink for KafkaSink {
                 routed.put_key(&mut self.routed_key, key);
                 record.key = Some(&self.routed_key);
             }
+        }
+        if let Some(repeats) = &mut self.repeats
+            && repeats.is_repeated(sender.topics.name(topic), record.key, record.value)
+        {
+            return Ok(());
         }
         let origin = RecordOrigin { topic, routed: routed.map(|routed| routed.number) };
         let encoding = match &mut sender.encoder {
@@ -317,6 +356,9 @@ impl BrokerSink for KafkaSink {
 
     fn mark(&mut self) {
         self.pending.records.mark();
+        if let Some(repeats) = &mut self.repeats {
+            repeats.mark();
+        }
     }
 
     fn is_full(&self) -> bool {
@@ -341,6 +383,7 @@ impl BrokerSink for KafkaSink {
         }
         self.finish_commit()?;
         self.show_waiting();
+        self.mark_repeats(progress);
         self.sender.push_progress(&mut self.pending, progress);
         self.start_commit()?;
         Ok(CommitStart::Started)
@@ -354,6 +397,9 @@ impl BrokerSink for KafkaSink {
         self.sender.abort_transaction()?;
         let records = &mut self.pending.records;
         records.truncate(records.marked());
+        if let Some(repeats) = &mut self.repeats {
+            repeats.rewind();
+        }
         self.show_waiting();
         Ok(())
     }
@@ -379,6 +425,19 @@ impl Drop for KafkaSink {
         }
         self.sender.abandon_transaction();
     }
+}
+
+/// Reads the records that a connector has written.
+fn read_connector_records(
+    config: &ConnectionConfig,
+    ranges: &ConnectorRanges,
+) -> Result<Option<RepeatFilter>, KafkaSinkError> {
+    let filter = TopicReader::new(config).and_then(|reader| RepeatFilter::read(&reader, ranges));
+    filter.map_err(connector_error)
+}
+
+fn connector_error(error: KafkaError) -> KafkaSinkError {
+    KafkaSinkError::Other { what: "reading the records of the connector", reason: error.to_string() }
 }
 
 /// Returns the encoder of keys and values; `None` for JSON, which needs no encoding.

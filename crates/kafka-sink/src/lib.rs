@@ -9,7 +9,7 @@
 //! | connect, and read the saved progress | [`KafkaSink::open`] |
 //! | choose the topics of tables | [`TopicPolicy`], [`TopicConfig`], [`TopicRoute`] |
 //! | choose the formats of keys and values | [`RecordFormats`], [`RegistrySettings`] |
-//! | continue where a Debezium connector stopped | [`DebeziumOffset`], [`KafkaSink::save`] |
+//! | continue where a Debezium connector stopped | [`DebeziumOffset`], [`KafkaSink::adopt`] |
 //! | show the state of the connection | [`SharedKafkaState`] |
 //! | log what happens to the connection | [`KafkaNotice`] |
 //!
@@ -22,6 +22,7 @@ mod avro_schema;
 mod batch_sender;
 mod client_statistics;
 mod connect_json;
+mod connector_records;
 mod dead_letter;
 mod debezium_offset;
 mod error;
@@ -40,6 +41,7 @@ mod pending_records;
 mod progress_topic;
 mod record_encoder;
 mod record_format;
+mod record_identity;
 mod registry_settings;
 mod routed_table;
 mod schema_registry;
@@ -50,6 +52,7 @@ mod topic_reader;
 mod topic_route;
 mod transaction_committer;
 
+pub use crate::connector_records::ConnectorRecords;
 pub use crate::debezium_offset::{DebeziumOffset, DebeziumOffsetError};
 pub use crate::error::KafkaSinkError;
 pub use crate::kafka_address::{KafkaAddress, KafkaAddressError};

@@ -3,9 +3,10 @@
 use rdkafka::error::KafkaError;
 use stream::BrokerProgress;
 
+use crate::connector_records::ConnectorRanges;
 use crate::error::KafkaSinkError;
 use crate::kafka_connection::ConnectionConfig;
-use crate::topic_reader::{parts, read_topic};
+use crate::topic_reader::{PartitionRange, TopicReader, parts};
 
 /// Key of the progress.
 pub(crate) const PROGRESS_KEY: &[u8] = b"progress";
@@ -13,6 +14,8 @@ pub(crate) const PROGRESS_KEY: &[u8] = b"progress";
 pub(crate) const DEFINITIONS_KEY: &[u8] = b"definitions";
 /// Key of the number of a commit that saves no progress, such as those within a snapshot.
 pub(crate) const COMMIT_KEY: &[u8] = b"commit";
+/// Key of the records that a connector wrote after its offset, until the stream has passed them.
+pub(crate) const CONNECTOR_KEY: &[u8] = b"connector";
 /// The partition with the progress.
 pub(crate) const PROGRESS_PARTITION: i32 = 0;
 
@@ -24,6 +27,8 @@ pub(crate) struct SavedRecords {
     pub(crate) definitions: Option<String>,
     /// Number of the last commit without progress; `None` before the first one.
     pub(crate) commit_number: Option<u64>,
+    /// Ranges with the records that a connector wrote after its offset; `None` without such records.
+    pub(crate) connector: Option<ConnectorRanges>,
 }
 
 /// Values of the last records by their keys.
@@ -32,6 +37,7 @@ struct SavedValues {
     progress: Option<Vec<u8>>,
     definitions: Option<Vec<u8>>,
     commit_number: Option<Vec<u8>>,
+    connector: Option<Vec<u8>>,
 }
 
 /// Reads the saved progress. All earlier transactions of the stream must be over.
@@ -41,13 +47,15 @@ pub(crate) fn read_progress(config: &ConnectionConfig, topic: &str) -> Result<Sa
         reason: error.to_string(),
     };
     let mut values = SavedValues::default();
-    let read = read_topic(config, topic, &[PROGRESS_PARTITION], |record| {
+    let reader = TopicReader::new(config).map_err(failed)?;
+    let read = reader.read(topic, &[PartitionRange::whole(PROGRESS_PARTITION)], |record| {
         let (key, value) = parts(record);
         let value = value.map(<[u8]>::to_vec);
         match key {
             Some(PROGRESS_KEY) => values.progress = value,
             Some(DEFINITIONS_KEY) => values.definitions = value,
             Some(COMMIT_KEY) => values.commit_number = value,
+            Some(CONNECTOR_KEY) => values.connector = value,
             _ => {}
         }
     });
@@ -63,10 +71,12 @@ impl SavedValues {
         };
         let progress = text(self.progress)?.map(|text| BrokerProgress::parse(&text)).transpose();
         let number = text(self.commit_number)?.map(|text| parse_number(&text)).transpose()?;
+        let connector = self.connector.map(|bytes| serde_json::from_slice(&bytes)).transpose();
         Ok(SavedRecords {
             progress: progress.map_err(|error| error.to_string())?,
             definitions: text(self.definitions)?,
             commit_number: number,
+            connector: connector.map_err(|error| error.to_string())?,
         })
     }
 }
@@ -84,7 +94,7 @@ mod tests {
         let check = |progress: Option<&str>, number: Option<&str>, expected: Result<Option<u64>, &str>| {
             let value = |text: Option<&str>| text.map(|text| text.as_bytes().to_vec());
             let (progress, commit_number) = (value(progress), value(number));
-            let parsed = SavedValues { progress, definitions: None, commit_number }.parse();
+            let parsed = SavedValues { progress, commit_number, ..SavedValues::default() }.parse();
             match (parsed, expected) {
                 (Ok(saved), Ok(expected)) => assert_eq!(saved.commit_number, expected),
                 (Err(reason), Err(expected)) => assert!(reason.contains(expected), "{reason}"),

@@ -14,8 +14,8 @@ use crate::json_schema::json_schema;
 use crate::record_format::{RecordFormat, RecordFormats};
 use crate::schema_registry::{SchemaLanguage, SchemaRegistry, SubjectSchema};
 
-/// First byte of a key or value whose schema is in a registry.
-const REGISTRY_MAGIC: u8 = 0;
+/// First byte of a key or value whose schema is in a registry. The id of the schema follows, in four bytes.
+pub(crate) const REGISTRY_MAGIC: u8 = 0;
 
 /// Encoder of keys and values.
 #[derive(Debug)]

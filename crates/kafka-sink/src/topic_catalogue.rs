@@ -123,6 +123,14 @@ impl TopicCatalogue {
         &self.names[number]
     }
 
+    /// Returns those of these topics that can have records of the stream: of its tables, transactions and DDL statements.
+    pub(crate) fn of_stream(&self, topics: &[String]) -> Vec<String> {
+        let own = topic_name(&[&self.prefix]);
+        let (progress, tables) = (progress_topic_name(&self.prefix), format!("{own}."));
+        let is_own = |topic: &&String| **topic == own || topic.starts_with(&tables) && **topic != progress;
+        topics.iter().filter(is_own).cloned().collect()
+    }
+
     /// Returns the topic of a kind of records. Creates it if it is missing.
     pub(crate) fn topic_of(&mut self, kind: &KeyedRecordKind) -> Result<usize, KafkaSinkError> {
         match kind {
@@ -414,6 +422,13 @@ mod tests {
             table: table.into(),
             ..RecordTable::default()
         }))
+    }
+
+    #[test]
+    fn topics_of_a_stream_begin_with_its_name() {
+        let topics = ["p", "p.d.t", "p.transaction", "p.bintide-progress", "pp.d.t", "offsets", "P.d.t"];
+        let topics = topics.map(str::to_owned);
+        assert_eq!(catalogue(&[], &[]).of_stream(&topics), ["p", "p.d.t", "p.transaction"]);
     }
 
     #[test]

@@ -1,70 +1,121 @@
-//! Reading of a topic from its start to its present end.
+//! Reading of the committed records of a topic.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use rdkafka::consumer::Consumer as _;
+use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{BorrowedMessage, Message as _};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use serde::{Deserialize, Serialize};
 
-use crate::kafka_connection::{ConnectionConfig, fetch_metadata};
+use crate::kafka_connection::{ConnectionConfig, ReaderContext, fetch_metadata};
 
 /// Maximum time without a record.
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
 /// Interval at which the timeout is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Returns the partitions of a topic.
-pub(crate) fn partitions_of(connection: &ConnectionConfig, topic: &str) -> Result<Vec<i32>, KafkaError> {
-    let metadata = fetch_metadata(&connection.consumer()?, Some(topic), READ_TIMEOUT)?;
-    let partitions: Vec<i32> = metadata
-        .topics()
-        .iter()
-        .flat_map(|topic| topic.partitions())
-        .map(|partition| partition.id())
-        .collect();
-    match partitions.is_empty() {
-        true => Err(KafkaError::MetadataFetch(RDKafkaErrorCode::UnknownTopicOrPartition)),
-        false => Ok(partitions),
+/// Reader of topics.
+pub(crate) struct TopicReader {
+    consumer: BaseConsumer<ReaderContext>,
+}
+
+/// Range of the records of a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PartitionRange {
+    pub(crate) partition: i32,
+    /// Offset of the first record.
+    pub(crate) start: i64,
+    /// Offset after the last record.
+    pub(crate) end: i64,
+}
+
+impl PartitionRange {
+    /// Returns the range of all records of a partition.
+    pub(crate) const fn whole(partition: i32) -> Self {
+        Self { partition, start: 0, end: i64::MAX }
     }
 }
 
-/// Reads all committed records of these partitions of a topic, from their start to their present end.
-pub(crate) fn read_topic(
-    connection: &ConnectionConfig,
-    topic: &str,
-    numbers: &[i32],
-    mut take: impl FnMut(&BorrowedMessage<'_>),
-) -> Result<(), KafkaError> {
-    let mut connection = connection.clone();
-    let config = &mut connection.client;
-    config.set("isolation.level", "read_committed").set("enable.partition.eof", "true");
-    config.set("enable.auto.commit", "false").set("group.id", topic).set("auto.offset.reset", "earliest");
-    let consumer = connection.consumer()?;
-    let mut partitions = TopicPartitionList::new();
-    for number in numbers {
-        partitions.add_partition_offset(topic, *number, Offset::Beginning)?;
+impl TopicReader {
+    pub(crate) fn new(connection: &ConnectionConfig) -> Result<Self, KafkaError> {
+        let mut connection = connection.clone();
+        let config = &mut connection.client;
+        config.set("isolation.level", "read_committed").set("enable.partition.eof", "true");
+        config.set("enable.auto.commit", "false").set("group.id", "bintide");
+        // Also counts for a range whose first records Kafka has deleted.
+        config.set("auto.offset.reset", "earliest");
+        Ok(Self { consumer: connection.consumer()? })
     }
-    // While others write, the end of a partition is reported several times.
-    let (mut ended, mut arrived) = (BTreeSet::new(), Instant::now());
-    consumer.assign(&partitions)?;
-    while ended.len() < partitions.count() {
-        match consumer.poll(POLL_INTERVAL) {
-            Some(Ok(record)) => {
-                take(&record);
-                arrived = Instant::now();
-            }
-            Some(Err(KafkaError::PartitionEOF(partition))) => {
-                ended.insert(partition);
-            }
-            // librdkafka retries.
-            Some(Err(error)) if arrived.elapsed() > READ_TIMEOUT => return Err(error),
-            None if arrived.elapsed() > READ_TIMEOUT => return Err(KafkaError::NoMessageReceived),
-            Some(Err(_)) | None => {}
+
+    /// Returns the names of all topics.
+    pub(crate) fn topics(&self) -> Result<Vec<String>, KafkaError> {
+        let metadata = fetch_metadata(&self.consumer, None, READ_TIMEOUT)?;
+        Ok(metadata.topics().iter().map(|topic| topic.name().to_owned()).collect())
+    }
+
+    /// Returns the partitions of a topic.
+    pub(crate) fn partitions(&self, topic: &str) -> Result<Vec<i32>, KafkaError> {
+        let metadata = fetch_metadata(&self.consumer, Some(topic), READ_TIMEOUT)?;
+        let partitions: Vec<i32> = metadata
+            .topics()
+            .iter()
+            .flat_map(|topic| topic.partitions())
+            .map(|partition| partition.id())
+            .collect();
+        match partitions.is_empty() {
+            true => Err(KafkaError::MetadataFetch(RDKafkaErrorCode::UnknownTopicOrPartition)),
+            false => Ok(partitions),
         }
     }
-    Ok(())
+
+    /// Returns the range of the present records of a partition.
+    pub(crate) fn range(&self, topic: &str, partition: i32) -> Result<PartitionRange, KafkaError> {
+        let (start, end) = self.consumer.fetch_watermarks(topic, partition, READ_TIMEOUT)?;
+        Ok(PartitionRange { partition, start, end })
+    }
+
+    /// Reads the committed records of these ranges of a topic, up to the present end of each partition.
+    pub(crate) fn read(
+        &self,
+        topic: &str,
+        ranges: &[PartitionRange],
+        mut take: impl FnMut(&BorrowedMessage<'_>),
+    ) -> Result<(), KafkaError> {
+        let mut partitions = TopicPartitionList::new();
+        let mut ends: BTreeMap<i32, i64> = BTreeMap::new();
+        for range in ranges.iter().filter(|range| range.start < range.end) {
+            let start = if range.start == 0 { Offset::Beginning } else { Offset::Offset(range.start) };
+            partitions.add_partition_offset(topic, range.partition, start)?;
+            ends.insert(range.partition, range.end);
+        }
+        let mut arrived = Instant::now();
+        self.consumer.assign(&partitions)?;
+        while !ends.is_empty() {
+            match self.consumer.poll(POLL_INTERVAL) {
+                Some(Ok(record)) => {
+                    arrived = Instant::now();
+                    let Some(end) = ends.get(&record.partition()).copied() else { continue };
+                    if record.offset() < end {
+                        take(&record);
+                    }
+                    if record.offset() + 1 >= end {
+                        ends.remove(&record.partition());
+                    }
+                }
+                // While others write, the end of a partition is reported several times.
+                Some(Err(KafkaError::PartitionEOF(partition))) => {
+                    ends.remove(&partition);
+                }
+                // librdkafka retries.
+                Some(Err(error)) if arrived.elapsed() > READ_TIMEOUT => return Err(error),
+                None if arrived.elapsed() > READ_TIMEOUT => return Err(KafkaError::NoMessageReceived),
+                Some(Err(_)) | None => {}
+            }
+        }
+        self.consumer.unassign()
+    }
 }
 
 /// Returns key and value of a record.

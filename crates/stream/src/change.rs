@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use binlog::RowChange;
 use binlog::events::RowsKind;
+use logs::split_log_number;
 
 use crate::ddl_schema::{DdlSchema, SchemaChanges};
 use crate::table_plan::TablePlan;
@@ -33,6 +34,19 @@ pub struct ResumePosition {
     pub log: String,
     /// Offset at which the next transaction starts, in bytes from the log's start.
     pub position: u64,
+}
+
+impl ResumePosition {
+    /// Returns whether this position is before another one of the same server. Logs with different base names have no order:
+    /// then it is not.
+    pub fn is_before(&self, other: &Self) -> bool {
+        match [self, other].map(|position| split_log_number(&position.log)) {
+            [Some((base, number)), Some((other_base, other_number))] => {
+                base == other_base && (number, self.position) < (other_number, other.position)
+            }
+            _ => self.log == other.log && self.position < other.position,
+        }
+    }
 }
 
 /// Position of an event, and when and by which server it was written.

@@ -87,6 +87,18 @@ impl StreamGtids {
         }
     }
 
+    /// Returns whether a transaction was received, by its GTID as text. Of MariaDB's, only the last one of each domain is
+    /// known: all others of its domain count as received if their sequence number is not larger.
+    pub fn contains(&self, gtid: &str) -> bool {
+        match self {
+            Self::Set(set) => gtid.parse::<Gtid>().is_ok_and(|gtid| set.contains(gtid)),
+            Self::LastByDomain(last) => parse_mariadb_gtid(gtid).is_some_and(|gtid| {
+                let last = last.get(&gtid.domain_id);
+                last.is_some_and(|last| gtid.sequence_number <= last.sequence_number)
+            }),
+        }
+    }
+
     /// Parses GTIDs; `None` if malformed. The empty text is an empty set of MySQL.
     pub fn parse(text: &str) -> Option<Self> {
         if text.is_empty() || text.contains(':') {
@@ -138,9 +150,25 @@ mod tests {
     use binlog::events::{MariadbGtidList, PreviousGtids};
     use binlog::gtid::GtidSet;
 
-    use super::StreamGtidState;
+    use super::{StreamGtidState, StreamGtids};
 
     const A: &str = "5ea5ca5e-0001-4000-8000-000000000001";
+
+    #[test]
+    fn received_transactions_are_found() {
+        let check = |received: &str, gtid: &str, expected: bool| {
+            let [received, gtid] = [received, gtid].map(|text| text.replace('A', A));
+            assert_eq!(StreamGtids::parse(&received).unwrap().contains(&gtid), expected, "{received} {gtid}");
+        };
+        check("A:1-5", "A:5", true);
+        check("A:1-5", "A:6", false);
+        check("A:1-5", "A:x:5", false);
+        check("A:1-5:x:5", "A:x:5", true);
+        check("A:1-5", "0-1-5", false);
+        check("0-1-270,1-1-3", "0-2-270", true);
+        check("0-1-270,1-1-3", "0-1-271", false);
+        check("0-1-270,1-1-3", "2-1-1", false);
+    }
 
     fn check(gtid_state: &StreamGtidState, expected: &str) {
         assert_eq!(gtid_state.to_string(), expected);

@@ -70,7 +70,7 @@ impl StreamAdoptArgs {
         let OpenedKafka { mut sink, progress: saved, .. } =
             KafkaSink::open(&settings, &SharedKafkaState::default()).context("--to")?;
         ensure!(saved.is_none(), "another process has started the stream {name}");
-        sink.save(&progress).context("--to")?;
+        let written = sink.adopt(&offset, &progress).context("--to")?;
         let position = progress.token.map(|token| token.to_string()).unwrap_or_default();
         let gtids = progress.gtid_state.and_then(|state| state.gtids);
         let gtids = gtids.map(|gtids| format!(" (GTIDs {gtids})")).unwrap_or_default();
@@ -80,6 +80,7 @@ impl StreamAdoptArgs {
             offset.connector,
             self.to
         );
+        report_written(&written);
         Ok(crate::exit::CommandVerdict::Success)
     }
 
@@ -107,5 +108,23 @@ impl StreamAdoptArgs {
         let (replication, config) = (self.replication, kafka_sink::TopicConfig::default());
         let topics = kafka_sink::TopicPolicy::Create { partitions: None, replication, config };
         connection_settings(&connection, name, topics)
+    }
+}
+
+/// Reports the records that the connector has written after its offset.
+#[cfg(feature = "kafka")]
+fn report_written(written: &kafka_sink::ConnectorRecords) {
+    if written.count > 0 {
+        tracing::info!(
+            "the connector wrote {} records after its saved offset: the stream does not write them again",
+            written.count
+        );
+    }
+    if !written.unknown_topics.is_empty() {
+        tracing::warn!(
+            "records of these topics are not in JSON with Debezium's field `source`, so the stream can write the last ones \
+             again: {}",
+            written.unknown_topics.join(", ")
+        );
     }
 }

@@ -135,8 +135,8 @@ enum StreamAction {
     /// Continue where a Debezium connector stopped.
     ///
     /// Saves the connector's offset as the progress of a new stream to Kafka. The stream then continues in the
-    /// connector's topics, without a gap and without a repetition. Stop the connector first: it saves its offset when
-    /// it stops.
+    /// connector's topics, without a gap. Stop the connector first. If it had written records after its saved offset, the
+    /// stream does not write them again.
     Adopt(adopt::StreamAdoptArgs),
     /// Read tables while a stream runs.
     ///
