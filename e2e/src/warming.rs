@@ -160,7 +160,7 @@ impl Warming {
     ///
     /// Fails if a metric cannot be read.
     pub fn searches(&self) -> Result<u64> {
-        Ok(self.figure("touches_total")? + self.figure("repeated_total")?)
+        Ok(self.figure("searches_total")? + self.figure("repeated_total")?)
     }
 
     /// Waits until `rows` row changes were found, and no search for them is pending.

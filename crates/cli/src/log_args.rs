@@ -19,13 +19,13 @@ use tracing::warn;
 use crate::exit::{CommandFailure, ErrorAdvice};
 
 /// Help for the LOG arguments of commands that cannot read standard input.
-pub(crate) const FILES_HELP: &str = "Logs: files, directories or index files. For a directory, its index file \
+pub(crate) const FILES_HELP: &str = "Logs: files, directories, index files or archives. For a directory, its index file \
     determines the logs and their order";
 
 /// Options that name the logs to read.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct LogArgs {
-    /// Logs to read: files, directories or index files; `-` for standard input. For a directory, its index file
+    /// Logs to read: files, directories, index files or archives; `-` for standard input. For a directory, its index file
     /// determines the logs and their order.
     #[arg(value_name = "LOG", required = true)]
     logs: Vec<PathBuf>,
@@ -315,7 +315,9 @@ pub(crate) const fn is_torn_after_format(error: &logs::LogError) -> bool {
 
 /// Returns the error for a log without any event, not even a format description.
 pub(crate) fn no_events_error(log: &str) -> String {
-    format!("{log} has no events: the file is empty or torn at its start")
+    format!(
+        "{log} has no events: the file is empty or torn at its start. Leave it out, or give the complete log"
+    )
 }
 
 /// Adds a remedy to the error, if one is known.

@@ -62,7 +62,9 @@ impl NewestLogArgs {
 
     /// Returns the oldest of the newest logs whose total size reaches `--fetch`.
     fn first_log(&self, connection: &mut SqlConnection) -> Result<String, anyhow::Error> {
-        let logs = connection.rows("SHOW BINARY LOGS").context("could not list the server's binary logs")?;
+        let logs = connection.rows("SHOW BINARY LOGS").context(
+            "could not list the server's binary logs (privilege REPLICATION CLIENT, on MariaDB BINLOG MONITOR)",
+        )?;
         let field = |row: &ResultRow, index: usize| {
             String::from_utf8_lossy(row.get(index).and_then(Option::as_deref).unwrap_or_default())
                 .into_owned()

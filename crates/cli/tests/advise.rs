@@ -220,7 +220,9 @@ fn a_file_without_events_is_an_error() {
         fs::write(&path, bytes).unwrap();
         let path = path.to_str().unwrap();
         let output = bintide(&["advise", path]);
-        let expected = format!("bintide: {path} has no events: the file is empty or torn at its start\n");
+        let expected = format!(
+            "bintide: {path} has no events: the file is empty or torn at its start. Leave it out, or give the complete log\n"
+        );
         assert_eq!(String::from_utf8_lossy(&output.stderr), expected);
         assert_eq!(output.status.code(), Some(1), "{name}");
     }

@@ -178,7 +178,7 @@ fn verdicts_and_exit_codes() {
 
 #[test]
 fn empty_and_duplicate_logs_are_reported() {
-    let nothing = "bintide: /dev/null has no events: the file is empty or torn at its start\n";
+    let nothing = "bintide: /dev/null has no events: the file is empty or torn at its start. Leave it out, or give the complete log\n";
     check(&["stats", "--rows", "/dev/null"], 1, "", nothing);
     let twice = "bintide: ./rotation/binlog.000006 is given more than once: it is read once\n";
     let output = bintide(&["stats", "--rows", "rotation", "./rotation/binlog.000006"]);

@@ -108,7 +108,10 @@ impl ChangeExport {
         make_directories(&state)?;
         let lock = DirectoryLock::take(&state).map_err(|cause| file_error("lock", &state, cause))?;
         let Some(lock) = lock else {
-            let cause = std::io::Error::new(ErrorKind::WouldBlock, "another export is using it");
+            let cause = std::io::Error::new(
+                ErrorKind::WouldBlock,
+                "another export is using it: wait until it ends, or give another directory",
+            );
             return Err(file_error("lock", root, cause));
         };
         let unfinished = state.join(UNFINISHED_DIRECTORY);

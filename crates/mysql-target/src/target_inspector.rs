@@ -231,7 +231,7 @@ impl TargetInspector {
             self.connection.value("SELECT @@GLOBAL.read_only").map_err(server_failure)?.as_deref()
                 == Some("1");
         if self.facts.super_read_only {
-            let remedy = "SET GLOBAL super_read_only = 0";
+            let remedy = "run SET GLOBAL super_read_only = 0";
             out.push(PreflightFinding::new(
                 PreflightCheck::ReadOnly,
                 "the target is super_read_only",
@@ -243,7 +243,7 @@ impl TargetInspector {
             out.push(PreflightFinding::new(
                 PreflightCheck::ReadOnly,
                 found,
-                format!("SET GLOBAL read_only = 0, or grant the account {lacking}"),
+                format!("run SET GLOBAL read_only = 0, or grant the account {lacking}"),
             ));
         }
         Ok(())

@@ -145,8 +145,8 @@ fn check_original_position(
     let log = reader.name();
     Err(ReplayError::Refused(format!(
         "start or stop not found: bintide compress or decompress has rewritten {log}, and no event of the source's log \
-         is known to start at {position}. Give a position of the source's log: the files positions.{log}* beside \
-         {log} list where its transactions start"
+         is known to start at {position}. Give a position of the source's log: the file positions.LOG in the directory of \
+         the log lists where its transactions start"
     )))
 }
 

@@ -124,7 +124,7 @@ pub enum ConnectionError {
         values: usize,
     },
     /// The server is too old for the command.
-    #[error("the server is MySQL {found}; this needs MySQL {expected} or newer")]
+    #[error("the server is MySQL {found}; expected MySQL {expected} or later")]
     TooOld {
         /// Version of the server.
         found: String,

@@ -75,7 +75,7 @@ fn all_channels_are_warmed_or_one() -> Result<()> {
     warming.wait_for(100)?;
     let report = warming.end()?;
     ensure!(channels(&report) == ["east"] && report["rows"] == 100, "{report}");
-    ensure!(has_no_errors(&report) && report["filtered"] == 1 && report["rows_left"] == 0, "{report}");
+    ensure!(has_no_errors(&report) && report["filtered"] == 1 && report["rows_not_searched"] == 0, "{report}");
     let of = |table: &str| searches(&replica, table);
     let (in_x, in_w) = (of("`x` . `t`")?, of("`w` . `t`")?);
     ensure!(in_x > 0 && in_w == 0, "{in_x} searches in one channel's table, {in_w} in the other's");
@@ -226,7 +226,7 @@ fn unusable_setups_are_refused_at_once() -> Result<()> {
     source.sql("update d.t set n = n + 1")?;
     wait_until_received(&source, &replica)?;
     let warming = Warming::begin(&replica, "blind", &ALL)?;
-    wait_until("the count of skipped rows", || Ok(warming.figure("rows_left_total")? == 200))?;
+    wait_until("the count of skipped rows", || Ok(warming.figure("rows_not_searched_total")? == 200))?;
     let report = warming.end()?;
     ensure!(report["rows"] == 200 && report["pages_read"]["applier"].is_null(), "{report}");
     Ok(())

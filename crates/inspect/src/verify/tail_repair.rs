@@ -32,7 +32,7 @@ pub enum RepairError {
     Read(#[from] InspectError),
     /// The fault is not in the tail: whole transactions follow it, and truncation would lose them.
     #[error(
-        "cannot cut the tail of {name}: a whole transaction, at {whole}, follows the fault at {offset} and would be lost"
+        "cannot cut the tail of {name}: a whole transaction, at {whole}, follows the fault at {offset} and would be lost. Restore the log from another copy"
     )]
     NotAtTail {
         /// The log.

@@ -130,8 +130,8 @@ pub(crate) struct SourceArgs {
     /// GTID set of a backup: 5ea5ca5e-0001-4000-8000-000000000001:1-4711, or 0-1-270 for MariaDB.
     #[arg(long, value_name = "GTIDS", conflicts_with = "start_log")]
     start_after_gtid: Option<GtidState>,
-    /// Retain at most this age (12h, 7d) or size (500M, 100G); older logs are deleted. The log being written is
-    /// always retained.
+    /// Retain at most this age (time since the log was last written: 12h, 7d) or size (500M, 100G); older logs are
+    /// deleted. The log being written is always retained.
     #[arg(long, value_name = "TIME|SIZE", value_parser = parse_retention)]
     keep: Option<RetentionLimit>,
     /// Acknowledge transactions to the source once they are on disk (semi-synchronous replication).

@@ -10,8 +10,8 @@ use crate::units::{bytes, counted, duration};
 
 /// Warning for a source without semi-synchronous replication.
 const NO_SEMI_SYNC_WARNING: &str = "the source does not use semi-synchronous replication, so no acknowledgements are sent: \
-    load its plugin semisync_source.so (semisync_master.so before MySQL 8.0.26), set rpl_semi_sync_source_enabled = \
-    ON, and run the command again";
+    load its plugin semisync_source.so and set rpl_semi_sync_source_enabled = ON (before MySQL 8.0.26: semisync_master.so \
+    and rpl_semi_sync_master_enabled; MariaDB: only rpl_semi_sync_master_enabled), then run the command again";
 
 /// Returns the level of a notice: a warning if data was lost, the run waits, or a request was not met.
 pub(super) const fn notice_level(notice: &ReceiveNotice<'_>) -> MessageSeverity {
@@ -52,7 +52,7 @@ pub(super) fn notice_text(notice: &ReceiveNotice<'_>) -> String {
         ReceiveNotice::Stopped { error } => format!(
             "{}; receiving has stopped, and clients are still served: correct the source, or name another one with CHANGE \
              REPLICATION SOURCE TO, then run START REPLICA",
-            error_with_causes(error)
+            causes(error)
         ),
         ReceiveNotice::Reconnected { endpoint } => format!("connected to the server at {endpoint}"),
         ReceiveNotice::SourceReplaced { uuid, before } => {

@@ -44,6 +44,7 @@ use crate::metrics::MetricsArgs;
 use crate::output_directory::refuse_url;
 use crate::service_notifier::notify_reload;
 use crate::typed_options::CommandLineOptions;
+use crate::units::duration;
 use crate::value_parsers::{number_within, parse_size};
 
 pub(crate) const EXAMPLES: &str = "\
@@ -457,9 +458,9 @@ fn show_notice(notice: RelayNotice) {
             warn!("{error}; after a restart, the relay creates this index again");
         }
         RelayNotice::AckTimeout { replicas, acknowledged, timeout } => warn!(
-            "{acknowledged} of {replicas} replicas acknowledged within {} seconds: replication is asynchronous until they \
-             have caught up",
-            timeout.as_secs()
+            "{acknowledged} of {replicas} replicas acknowledged within {}: replication is asynchronous until they have caught \
+             up",
+            duration(timeout)
         ),
         RelayNotice::AcksResumed { replicas } => {
             info!("{replicas} replicas have caught up: replication is semi-synchronous again");

@@ -20,7 +20,8 @@ use crate::units::{bytes, count, duration, share};
 #[derive(Args, Debug)]
 pub(super) struct StatusArgs {
     /// Relays, as mysql://USER@HOST:PORT/. Without PORT, the port is 3306. Without USER, the user is the login name.
-    /// The account needs the role monitor or admin [default: user monitor on 127.0.0.1, port 3307]
+    /// The account needs the role monitor or admin [default, without any connection option: user monitor on 127.0.0.1,
+    /// port 3307]
     #[arg(value_name = "ADDRESS")]
     addresses: Vec<String>,
     #[command(flatten)]

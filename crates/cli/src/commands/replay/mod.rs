@@ -298,7 +298,7 @@ fn read_advice(cause: &logs::LogError) -> ErrorAdvice {
             ErrorAdvice("committed transactions are kept; to resume, give the complete log")
         }
         _ => ErrorAdvice(
-            "committed transactions are kept; to resume, correct this and run the same command again",
+            "committed transactions are kept; to resume, remove the cause and run the same command again",
         ),
     }
 }
@@ -334,13 +334,13 @@ fn add_advice(error: replay::ReplayError) -> CommandFailure {
             if failure.kind == TargetFailureKind::Environment =>
         {
             Some(ErrorAdvice(
-                "committed transactions are kept; to resume, correct this on the target and run the same command again",
+                "committed transactions are kept; to resume, remove the cause on the target and run the same command again",
             ))
         }
         // A retry fails again, until the cause is removed.
         replay::ReplayError::Apply { failure, .. } if failure.kind == TargetFailureKind::Refused => {
             Some(ErrorAdvice(
-                "committed transactions are kept; to resume, correct this and run the same command again, or \
+                "committed transactions are kept; to resume, remove the cause and run the same command again, or \
                  exclude this transaction: give its GTID to --exclude-gtids in this and all later runs. If it has no \
                  MySQL GTID, start after it with --start-position",
             ))

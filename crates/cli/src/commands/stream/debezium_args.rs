@@ -40,7 +40,7 @@ pub(super) struct DebeziumArgs {
     /// several rules, the first one applies: --column-truncate, then --column-mask, then --column-mask-hash.
     #[arg(long, value_name = "LENGTH:COLUMNS", value_parser = MaskRule::parse_truncation)]
     column_truncate: Vec<MaskRule>,
-    /// Replace texts of these columns by LENGTH asterisks; repeatable.
+    /// Replace texts of these columns, and NULL, by LENGTH asterisks; repeatable.
     #[arg(long, value_name = "LENGTH:COLUMNS", value_parser = MaskRule::parse_replacement)]
     column_mask: Vec<MaskRule>,
     /// Replace texts of these columns by their hash (MD5, SHA-1, SHA-224, SHA-256, SHA-384 or SHA-512) with a salt;
@@ -78,7 +78,7 @@ enum TimeForm {
     /// TIME in microseconds; DATETIME in milliseconds, with more than three fractional digits in microseconds
     #[value(name = "adaptive_time_microseconds")]
     AdaptiveTimeMicroseconds,
-    /// Milliseconds
+    /// TIME and DATETIME in milliseconds
     Connect,
     /// Text such as 2026-11-21T10:20:30.5Z
     #[value(name = "isostring")]

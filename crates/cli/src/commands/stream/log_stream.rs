@@ -125,8 +125,7 @@ fn remaining_logs<'f>(
     match first {
         Some(first) => Ok(&found.locations[first..]),
         None => Err(CommandFailure::NotStarted(anyhow!(
-            "cannot resume: the resume position is in {}, which is not among the logs; expected LOG:POSITION or \
-             LOG:POSITION,GTID",
+            "cannot resume: the resume position is in {}, which is not among the logs: give this log, too",
             token.at.log
         ))),
     }

@@ -13,7 +13,7 @@ mod stdout_reader;
 mod stream_metrics;
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
@@ -400,9 +400,7 @@ impl OutputArgs {
             None => ResumePoint { token: self.resume.clone(), gtid_state: None },
             Some(path) => match open_regular(path).and_then(io::read_to_string) {
                 Ok(text) => {
-                    let saved = SavedProgress::parse(&text);
-                    let saved = saved.with_context(|| format!("could not resume from {}", path.display()));
-                    let saved = saved.map_err(CommandFailure::NotStarted)?;
+                    let saved = SavedProgress::parse(&text).map_err(|_| foreign_progress_error(path))?;
                     (schema_number, snapshot) = (saved.schema_number, saved.snapshot);
                     ResumePoint { token: Some(saved.token), gtid_state: saved.gtid_state }
                 }
@@ -423,4 +421,11 @@ impl OutputArgs {
         let output = RecordSink::for_pipe(pipe).resumed_snapshot(snapshot);
         Ok(ResumedOutput { output, resume })
     }
+}
+
+fn foreign_progress_error(path: &Path) -> CommandFailure {
+    CommandFailure::NotStarted(anyhow!(
+        "--progress: {} is not a progress file of bintide stream: give another file, or a name that does not exist yet",
+        path.display()
+    ))
 }

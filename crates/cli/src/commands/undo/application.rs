@@ -130,12 +130,13 @@ fn write_rows(
 }
 
 fn refusal(count: u64) -> CommandFailure {
-    let error = anyhow!("{} not as the undone changes left them: nothing was changed", rows_are(count));
+    let error =
+        anyhow!("{} other values than after the undone changes: nothing was changed", rows_have(count));
     CommandFailure::Failed(error.context(ErrorAdvice("use --skip-changed to undo the other changes")))
 }
 
-fn rows_are(count: u64) -> String {
-    let verb = if count == 1 { "is" } else { "are" };
+fn rows_have(count: u64) -> String {
+    let verb = if count == 1 { "has" } else { "have" };
     format!("{} {verb}", counted(count, "row"))
 }
 

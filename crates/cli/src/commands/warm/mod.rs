@@ -44,7 +44,7 @@ user who may read them. The account needs SELECT on the tables and REPLICATION
 CLIENT (on MariaDB since 10.5, SLAVE MONITOR). With SELECT on
 performance_schema, warm measures how many pages warm and the applier read. With
 PROCESS, it sees the applier's position inside a large transaction. warm changes
-nothing and locks nothing.";
+no data and locks no rows; DDL may wait for one of its statements.";
 
 const HOST_HELP: &str = "Host name of the replica; localhost means its Unix socket file [default: 127.0.0.1]";
 

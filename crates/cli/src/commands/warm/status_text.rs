@@ -230,7 +230,7 @@ fn channel_document(channel: &ChannelStatus) -> Value {
         "position": channel.applier.map(|position| position.offset),
         "applying": channel.is_applying,
         "events_ahead": channel.events_ahead,
-        "touches_ahead": channel.searches_ahead,
+        "searches_ahead": channel.searches_ahead,
         "lag_seconds": channel.lag_s,
         "lag_average_seconds": channel.lag_average_s,
     })
@@ -324,7 +324,7 @@ mod tests {
         assert_eq!(document["pages_read"], reads);
         let controller = &document["controller"];
         assert_eq!(
-            (&controller["state"], &controller["touches_ahead_max"]),
+            (&controller["state"], &controller["searches_ahead_max"]),
             (&"disks busy".into(), &4000.into())
         );
         assert_eq!(controller["seconds"]["ahead"], 7.0);
@@ -336,7 +336,7 @@ mod tests {
         let fixed = WarmStatus { distance: u64::MAX, ..status() };
         for (metrics, expected) in [(metrics_text(&report.status), 1), (metrics_text(&fixed), 0)] {
             assert!(metrics.contains("\nbintide_warm_lag_seconds 75\n"), "{metrics}");
-            assert_eq!(metrics.matches("\nbintide_warm_touches_ahead_max ").count(), expected, "{metrics}");
+            assert_eq!(metrics.matches("\nbintide_warm_searches_ahead_max ").count(), expected, "{metrics}");
         }
     }
 }

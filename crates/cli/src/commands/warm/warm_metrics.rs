@@ -20,11 +20,11 @@ pub(crate) const WARM_METRICS: &[WarmMetric] = &[
     .json("rows")
     .text(CHANGES, "row changes ahead of the applier"),
     WarmMetric::counter(
-        "bintide_warm_rows_left_total",
+        "bintide_warm_rows_not_searched_total",
         "Row changes found in tables that cannot be searched.",
         |status| status.counts.rows_unsearchable.into(),
     )
-    .json("rows_left")
+    .json("rows_not_searched")
     .text(CHANGES, "of these, in tables that cannot be searched"),
     WarmMetric::counter(
         "bintide_warm_filtered_total",
@@ -45,10 +45,10 @@ pub(crate) const WARM_METRICS: &[WarmMetric] = &[
     })
     .json("discarded")
     .text(CHANGES, "logged statements discarded"),
-    WarmMetric::counter("bintide_warm_touches_total", "Rows searched for, to read their pages.", |status| {
+    WarmMetric::counter("bintide_warm_searches_total", "Rows searched for, to read their pages.", |status| {
         status.counts.searches.into()
     })
-    .json("touches")
+    .json("searches")
     .text(CHANGES, "searches for pages"),
     WarmMetric::counter(
         "bintide_warm_repeated_total",
@@ -127,24 +127,24 @@ pub(crate) const WARM_METRICS: &[WarmMetric] = &[
         "Events ahead of the applier whose pages were searched for.",
         |status| sum(status, |channel| channel.events_ahead).into(),
     ),
-    WarmMetric::gauge("bintide_warm_touches_ahead", "Searches ahead of the applier.", |status| {
+    WarmMetric::gauge("bintide_warm_searches_ahead", "Searches ahead of the applier.", |status| {
         sum(status, |channel| channel.searches_ahead).into()
     }),
     WarmMetric::gauge(
-        "bintide_warm_touches_ahead_max",
+        "bintide_warm_searches_ahead_max",
         "Maximum number of searches ahead of the applier.",
         // Without a controller, there is no maximum.
         |status| (status.distance < u64::MAX).then_some(status.distance).into(),
     )
-    .json("controller.touches_ahead_max"),
+    .json("controller.searches_ahead_max"),
     WarmMetric::gauge("bintide_warm_connections", "Connections that search.", |status| {
         (status.workers as u64).into()
     })
     .json("controller.connections"),
-    WarmMetric::gauge("bintide_warm_touches_per_second", "Searches per second.", |status| {
+    WarmMetric::gauge("bintide_warm_searches_per_second", "Searches per second.", |status| {
         status.rate.searches.into()
     })
-    .json("controller.touches_per_second"),
+    .json("controller.searches_per_second"),
     WarmMetric::gauge(
         "bintide_warm_passed_per_second",
         "Searches per second that the applier passes.",

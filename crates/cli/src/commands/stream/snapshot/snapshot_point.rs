@@ -63,7 +63,8 @@ const ACCESS_DENIED: u16 = 1227;
 pub(super) const LOCK_WAIT_TIMEOUT: u16 = 1205;
 const SYNTAX_ERROR: u16 = 1064;
 
-const RELOAD_ADVICE: ErrorAdvice = ErrorAdvice("grant the account RELOAD");
+const RELOAD_ADVICE: ErrorAdvice =
+    ErrorAdvice("grant the account RELOAD, so that the snapshot can lock the tables for a moment");
 
 /// Session settings: texts in UTF-8, times in UTC, and no timeout while rows are sent.
 pub(super) const SESSION_SQL: &str = "SET NAMES utf8mb4; SET SESSION time_zone = '+00:00', sql_mode = '',
@@ -75,7 +76,7 @@ pub(super) fn begin(
     connection: &mut SqlConnection,
     facts: &ServerFacts,
 ) -> Result<SnapshotPoint, anyhow::Error> {
-    facts.require_version(GTIDS_SINCE).context("a snapshot")?;
+    facts.require_version(GTIDS_SINCE).context("--snapshot")?;
     connection.run(SESSION_SQL)?;
     if facts.is_mariadb {
         return begin_mariadb(connection);
