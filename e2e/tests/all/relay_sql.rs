@@ -168,6 +168,26 @@ fn plain_positions_are_those_of_every_relay() -> Result<()> {
 }
 
 /// As a server, the relay names a packet that is too large, and ends the connection.
+/// Statements of many nested parts are refused, and the relay continues: they would exceed the stack of a client's thread.
+#[test]
+fn deeply_nested_statements_are_refused() -> Result<()> {
+    let source = source(TestPackage::Mysql)?;
+    let relay = RelayProcess::of(&source, &[])?;
+    let casts = format!("SELECT {}1{}", "CAST(".repeat(2000), " AS CHAR)".repeat(2000));
+    let parentheses = format!("SELECT {}1{}", "(".repeat(5000), ")".repeat(5000));
+    let mut tables = "WITH x0 AS (SELECT 1 a)".to_owned();
+    for number in 1..1000 {
+        tables.push_str(&format!(", x{number} AS (SELECT 1 a UNION SELECT * FROM x{})", number - 1));
+    }
+    for statement in [casts, parentheses, format!("{tables} SELECT * FROM x999")] {
+        let answer = ask(relay.port, &statement, &[])?;
+        ensure!(answer.contains("ERROR 1235"), "{answer}");
+    }
+    let nested = format!("SELECT {}1{} AS a", "CAST(".repeat(20), " AS CHAR)".repeat(20));
+    ensure!(ask(relay.port, &nested, &[])?.ends_with("1\n"));
+    Ok(())
+}
+
 #[test]
 fn packets_have_a_limit() -> Result<()> {
     let source = source(TestPackage::Mysql)?;

@@ -43,6 +43,11 @@ const BARE_FUNCTIONS: [(&str, &str); 8] = [
     ("CURRENT_TIME", "curtime"),
 ];
 
+/// Maximum depth of parentheses. A client's thread has a stack of 1 MiB.
+const DEPTH_MAX: usize = 60;
+/// Maximum number of SELECTs in a statement: SQLite nests those of a chain of common table expressions.
+const SELECTS_MAX: usize = 60;
+
 /// Tokens of a `SELECT`, or of a part of a `SELECT`.
 pub(super) struct SelectText<'s> {
     sql: &'s str,
@@ -57,9 +62,10 @@ impl<'s> SelectText<'s> {
     ///
     /// # Errors
     ///
-    /// Fails if a quote or a comment has no end.
+    /// Fails if a quote or a comment has no end. Also fails if parentheses are nested too deeply, or there are too many
+    /// SELECTs, because the functions that translate and run the text call themselves for each.
     pub(super) fn parse(sql: &'s str, part: Range<usize>, sql_mode: u64) -> Result<Self, ServerError> {
-        let (mut tokens, mut depths, mut depth) = (Vec::new(), Vec::new(), 0usize);
+        let (mut tokens, mut depths, mut depth, mut selects) = (Vec::new(), Vec::new(), 0usize, 0usize);
         for mut token in SqlLexer::new(&sql.as_bytes()[part.clone()], sql_mode) {
             token.at = token.at.start + part.start..token.at.end + part.start;
             match token.kind {
@@ -70,7 +76,13 @@ impl<'s> SelectText<'s> {
                     match (token.kind, &sql[token.at.clone()]) {
                         (SqlTokenKind::Sign, "(") => depth += 1,
                         (SqlTokenKind::Sign, ")") => depth = depth.saturating_sub(1),
+                        (SqlTokenKind::Word, word) if word.eq_ignore_ascii_case("SELECT") => selects += 1,
                         _ => {}
+                    }
+                    if depth > DEPTH_MAX || selects > SELECTS_MAX {
+                        return Err(unsupported(&format!(
+                            "statements with more than {DEPTH_MAX} nested parentheses, or {SELECTS_MAX} SELECTs"
+                        )));
                     }
                     tokens.push(token);
                 }

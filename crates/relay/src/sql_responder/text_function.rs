@@ -32,6 +32,7 @@ pub(super) fn substring_index(_: &FunctionContext, values: &[SqlValue]) -> Funct
     else {
         return Ok(SqlValue::Null);
     };
+    let count = count.round();
     if separator.is_empty() || count == 0.0 {
         return Ok("".into());
     }
