@@ -159,14 +159,22 @@ const SQL_CAPABILITIES: Capabilities =
 const OWN_CAPABILITIES: Capabilities =
     Capabilities(Capabilities::LOCAL_FILES.0 | Capabilities::MULTI_STATEMENTS.0);
 
+/// Makes a session independent of global variables that would change the effect of statements: that leave out rows, refuse
+/// large results, begin another transaction or end the session after a COMMIT, or hide generated primary keys.
+const SESSION_SQL: &str = "SET SESSION sql_select_limit = 18446744073709551615, sql_big_selects = 1, completion_type = 0 \
+    /*!80030 , show_gipk_in_create_table_and_information_schema = 1 */";
+
 impl SqlConnection {
-    /// Connects and logs in.
+    /// Connects and logs in. Results have all rows, and a transaction ends at its COMMIT, whatever the server's global
+    /// variables are.
     ///
     /// # Errors
     ///
     /// Fails if the server cannot be reached, refuses the login, or the wait is cancelled.
     pub fn open(address: &ServerAddress) -> Result<Self, ConnectionError> {
-        Self::open_with(address, SQL_CAPABILITIES)
+        let mut connection = Self::open_with(address, SQL_CAPABILITIES)?;
+        connection.run(SESSION_SQL)?;
+        Ok(connection)
     }
 
     /// Connects and logs in, for statements that bintide has not written: the server refuses several statements in one

@@ -68,6 +68,14 @@ impl ScriptedPeer {
         self.send(&greeting);
     }
 
+    /// Accepts the login, and the statement that sets session variables.
+    fn accept_login(&mut self) {
+        self.send(OK);
+        let sql = self.next_command();
+        assert!(sql.is_none_or(|sql| sql.starts_with(b"\x03SET SESSION ")), "not the first statement");
+        self.send(OK);
+    }
+
     fn next_command(&mut self) -> Option<Vec<u8>> {
         self.packets.begin_command();
         self.next()
@@ -114,7 +122,7 @@ fn run_with_answer<T>(
     let (port, playing) = serve(move |peer| {
         peer.greet(PLAIN_CAPABILITIES);
         peer.next().unwrap();
-        peer.send(OK);
+        peer.accept_login();
         peer.next_command().unwrap();
         for packet in packets {
             peer.send(&packet);
@@ -178,7 +186,7 @@ fn facts(values: &'static [&str]) -> Result<ServerFacts, ConnectionError> {
     let (port, playing) = serve(move |peer| {
         peer.greet(PLAIN_CAPABILITIES);
         peer.next().unwrap();
-        peer.send(OK);
+        peer.accept_login();
         for value in values {
             peer.next_command().unwrap();
             let row = [&[value.len() as u8], value.as_bytes()].concat();
@@ -253,7 +261,7 @@ fn connections_are_not_used_after_a_protocol_error() {
     let (port, playing) = serve(|peer| {
         peer.greet(PLAIN_CAPABILITIES);
         peer.next().unwrap();
-        peer.send(OK);
+        peer.accept_login();
         peer.next_command().unwrap();
         peer.send(b"");
         // No further request; the client sends COM_QUIT.
@@ -277,7 +285,7 @@ fn file_sent(
     let (port, playing) = serve(move |peer| {
         peer.greet(PLAIN_CAPABILITIES);
         peer.next().unwrap();
-        peer.send(OK);
+        peer.accept_login();
         peer.next_command().unwrap();
         peer.send(b"\xfb/etc/passwd");
         let mut file = Vec::new();
@@ -344,7 +352,7 @@ fn file_requests_followed_by_an_error_are_reported() {
     let (port, playing) = serve(|peer| {
         peer.greet(PLAIN_CAPABILITIES);
         peer.next().unwrap();
-        peer.send(OK);
+        peer.accept_login();
         peer.next_command().unwrap();
         peer.send(b"\xfb/etc/passwd");
         assert_eq!(peer.next().as_deref(), Some(&b""[..]));
@@ -483,7 +491,7 @@ fn run_cancelled(prepare: fn(&mut SqlConnection)) -> (Result<(), ConnectionError
     let (port, playing) = serve(|peer| {
         peer.greet(PLAIN_CAPABILITIES);
         peer.next().unwrap();
-        peer.send(OK);
+        peer.accept_login();
         peer.next_command().unwrap();
         thread::sleep(Duration::from_secs(2));
         peer.send(OK);
