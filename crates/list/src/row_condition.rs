@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use binlog::events::Rows;
 use binlog::{
-    Charset, Column, DecodeError, EventFormat, JsonQuotes, RowChange, RowField, RowImage, Table, Value,
+    BytesValue, Charset, Column, DecodeError, EventFormat, JsonQuotes, RowChange, RowField, RowImage, Table,
+    Value,
 };
 
 use memchr::memmem::Finder;
@@ -571,7 +572,7 @@ impl ConditionValue {
             },
             Value::Bytes(value) => {
                 let digits: String = value.bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-                format!("0x{digits}")
+                format!("0x{digits}{}", "00".repeat(value.padding.into()))
             }
             _ => return Ok(None),
         };
@@ -599,7 +600,7 @@ impl ConditionValue {
             Value::Float(value) => text.parse() == Ok(value),
             Value::Double(value) => text.parse() == Ok(value),
             Value::Text(value) => decoded(column, format, value.bytes).is_some_and(|value| value == *text),
-            Value::Bytes(value) => value.bytes == text.as_bytes() || is_hex_of(text, value.bytes),
+            Value::Bytes(value) => is_padded(text.as_bytes(), value) || is_hex_of(text, value),
             Value::Enum(value) => {
                 let label = usize::from(value).checked_sub(1).and_then(|index| column.texts.get(index));
                 let label = label.and_then(|label| decoded(column, format, label));
@@ -630,15 +631,20 @@ pub(crate) fn has_column_names(table: &Table) -> bool {
     table.columns.iter().any(|column| column.name.is_some())
 }
 
-/// Returns whether `text` is `0x` and the bytes in hexadecimal.
-fn is_hex_of(text: &str, bytes: &[u8]) -> bool {
+/// Returns whether these are the bytes of a value, with any number of the zeros that follow them in a BINARY.
+fn is_padded(bytes: &[u8], value: BytesValue<'_>) -> bool {
+    bytes
+        .strip_prefix(value.bytes)
+        .is_some_and(|zeros| zeros.len() <= usize::from(value.padding) && zeros.iter().all(|byte| *byte == 0))
+}
+
+/// Returns whether `text` is `0x` and the bytes of a value in hexadecimal.
+fn is_hex_of(text: &str, value: BytesValue<'_>) -> bool {
     let Some(digits) = text.strip_prefix("0x") else { return false };
-    let digit = |byte: u8| char::from_digit(byte.into(), 16);
-    digits.len() == bytes.len() * 2
-        && digits
-            .chars()
-            .zip(bytes.iter().flat_map(|byte| [byte >> 4, byte & 0xf]))
-            .all(|(found, expected)| Some(found.to_ascii_lowercase()) == digit(expected))
+    let digits: Option<Vec<u8>> = digits.chars().map(|digit| Some(digit.to_digit(16)? as u8)).collect();
+    let Some(digits) = digits.filter(|digits| digits.len().is_multiple_of(2)) else { return false };
+    let bytes: Vec<u8> = digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect();
+    is_padded(&bytes, value)
 }
 
 /// Decodes text from the column's character set; `None` if it is invalid.
@@ -655,6 +661,8 @@ fn decoded_set(column: &Column, format: &EventFormat, bits: u64) -> Option<Strin
 
 #[cfg(test)]
 mod tests {
+    use binlog::BytesValue;
+
     use super::{RowCondition, is_hex_of};
 
     #[test]
@@ -675,8 +683,22 @@ mod tests {
 
     #[test]
     fn bytes_are_compared_in_hexadecimal() {
-        assert!(is_hex_of("0x00fF", &[0, 255]));
-        assert!(!is_hex_of("0x00f", &[0, 255]));
-        assert!(!is_hex_of("00ff", &[0, 255]));
+        let check = |text: &str, padding: u16, expected: bool| {
+            assert_eq!(
+                is_hex_of(text, BytesValue { bytes: &[0, 255], padding }),
+                expected,
+                "{text} {padding}"
+            );
+        };
+        check("0x00fF", 0, true);
+        check("0x00f", 0, false);
+        check("00ff", 0, false);
+        check("0x00fg", 0, false);
+        // BINARY(4) is stored without the zeros at its end.
+        check("0x00ff", 2, true);
+        check("0x00ff0000", 2, true);
+        check("0x00ff0000", 0, false);
+        check("0x00ff000000", 2, false);
+        check("0x00ff0001", 2, false);
     }
 }
