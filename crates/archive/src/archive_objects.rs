@@ -80,11 +80,12 @@ impl ArchiveObjects {
     pub(crate) fn read_all(&self, objects: &[StoredObject]) -> Result<Vec<SmallObject>, ArchiveError> {
         let mut found = Vec::new();
         for (name, bytes) in self.storage.read_all(objects)? {
-            let content = match is_encrypted(&bytes) {
-                true => decrypt_object(&name, &self.keys, &bytes),
+            let content = bytes.and_then(|bytes| match is_encrypted(&bytes) {
+                true => decrypt_object(&name, &self.keys, &bytes)
+                    .map_err(|error| self.not_decrypted(&name, error)),
                 false => Ok(bytes),
-            };
-            match content.map_err(|error| self.not_decrypted(&name, error)) {
+            });
+            match content {
                 Err(error) if error.is_key_error() => return Err(error),
                 content => found.push(SmallObject { name, content }),
             }

@@ -10,7 +10,7 @@ use hashbrown::HashMap;
 use crate::archive_error::ArchiveError;
 use crate::block_decoder::BlockDecoder;
 use crate::block_frame::{BlockKind, put_block};
-use crate::block_summary::BlockSummary;
+use crate::block_summary::{BlockSummary, WRONG_CHECKSUM};
 use crate::event_fields::EventFieldWriter;
 use crate::event_form::{BodyForm, EventForm, PositionForm};
 use crate::log_block::{BlockContent, BlockContext, LogBlock, OpaqueReason};
@@ -238,8 +238,13 @@ impl BlockEncoder {
             self.put_form(EventForm::whole(BodyForm::Description));
             return;
         }
-        if raw.verify().is_err() || raw.event_type() == EventType::FormatDescription {
-            *self.summary.whole_events.entry("wrong checksum").or_default() += 1;
+        let reason = match raw.event_type() {
+            _ if raw.verify().is_err() => Some(WRONG_CHECKSUM),
+            EventType::FormatDescription => Some("another format description"),
+            _ => None,
+        };
+        if let Some(reason) = reason {
+            *self.summary.whole_events.entry(reason).or_default() += 1;
             self.put_form(EventForm::whole(BodyForm::Whole));
             self.fields.put_whole(raw.bytes());
             return;

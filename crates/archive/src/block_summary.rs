@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use binlog::Event;
 use binlog::gtid::GtidSet;
 
+/// Reason for keeping an event whole: its checksum is wrong, so its contents are not known.
+pub(crate) const WRONG_CHECKSUM: &str = "wrong checksum";
+
 /// Contents of a block, or of several.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BlockSummary {

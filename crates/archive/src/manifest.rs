@@ -6,7 +6,7 @@ use binlog::gtid::GtidSet;
 use logs::ArchivedContents;
 use serde::{Deserialize, Serialize};
 
-use crate::block_summary::BlockSummary;
+use crate::block_summary::{BlockSummary, WRONG_CHECKSUM};
 use crate::change_tables::ManifestTables;
 use crate::log_block::OpaqueReason;
 use crate::segment::{SEGMENT_FORMAT, SegmentSummary};
@@ -208,12 +208,13 @@ impl Manifest {
         }
     }
 
-    /// Returns whether the GTIDs and times are those of all events in the log. Nothing is known of bytes that were stored
-    /// unchanged, except of a torn event, which is no part of a transaction, and of a large event, whose GTID is in an
+    /// Returns whether the GTIDs and times are those of all events in the log. Nothing is known of events with a wrong
+    /// checksum, and of bytes that were stored unchanged, except of a torn event, which is no part of a transaction, and of a large event, whose GTID is in an
     /// event of its own.
     fn describes_all_events(&self) -> bool {
         let known = [OpaqueReason::Torn.name(), OpaqueReason::LargeEvent.name()];
         self.statistics.events > 0
+            && !self.statistics.whole_events.contains_key(WRONG_CHECKSUM)
             && self.statistics.kept_bytes.keys().all(|reason| known.contains(&reason.as_str()))
     }
 }

@@ -171,17 +171,22 @@ impl ArchiveStorage {
     ///
     /// # Errors
     ///
-    /// Fails if the object store fails. An object that has disappeared is left out.
-    pub fn read_all(&self, objects: &[StoredObject]) -> Result<Vec<(String, Vec<u8>)>, ArchiveError> {
+    /// Fails if the object store fails. An object that has disappeared is left out; one that is too large has an error of
+    /// its own.
+    pub(crate) fn read_all(&self, objects: &[StoredObject]) -> Result<Vec<ReadObject>, ArchiveError> {
         let get = |name: String| async move {
             let result = match self.shared.store.get(&self.path(&name)).await {
                 Ok(found) if found.meta.size <= SMALL_OBJECT_MAX => found.bytes().await.map(Some),
-                Ok(_) => return Err(ArchiveError::Manifest { name, why: "it is too large".to_owned() }),
+                Ok(_) => {
+                    let error =
+                        ArchiveError::Manifest { name: name.clone(), why: "it is too large".to_owned() };
+                    return Ok(Some((name, Err(error))));
+                }
                 Err(object_store::Error::NotFound { .. }) => Ok(None),
                 Err(error) => Err(error),
             };
             let bytes = result.map_err(|cause| self.failed("read", &name, cause))?;
-            Ok(bytes.map(|bytes| (name, bytes.to_vec())))
+            Ok::<Option<ReadObject>, ArchiveError>(bytes.map(|bytes| (name, Ok(bytes.to_vec()))))
         };
         let names = objects.iter().map(|object| object.name.clone());
         let found = futures_util::stream::iter(names.map(get)).buffered(REQUESTS_MAX);
@@ -389,16 +394,21 @@ fn open_directory(location: &str, missing: MissingDirectory) -> Result<Arc<dyn O
     if missing == MissingDirectory::Create {
         fs::create_dir_all(&directory).map_err(|cause| invalid(location, cause))?;
     }
-    let store = LocalFileSystem::new_with_prefix(&directory).map_err(|cause| match directory.is_dir() {
-        true => invalid(location, system_cause(&cause)),
-        false => invalid(location, "there is no such directory"),
+    fs::metadata(&directory).map_err(|cause| match cause.kind() {
+        io::ErrorKind::NotFound => invalid(location, "there is no such directory"),
+        _ => ArchiveError::Storage { verb: "open", name: location.to_owned(), cause: cause.into() },
     })?;
+    let store = LocalFileSystem::new_with_prefix(&directory)
+        .map_err(|cause| invalid(location, system_cause(&cause)))?;
     Ok(Arc::new(store.with_fsync(true)))
 }
 
 fn invalid(location: &str, why: impl fmt::Display) -> ArchiveError {
     ArchiveError::Location { location: location.to_owned(), why: why.to_string() }
 }
+
+/// Name and content of an object that was read.
+pub(crate) type ReadObject = (String, Result<Vec<u8>, ArchiveError>);
 
 /// Upload of an object in parts. Without [`ObjectUpload::finish`], no object is created.
 pub struct ObjectUpload {
