@@ -9,6 +9,7 @@ use replay::TargetFailure;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::sqlite_failure::sqlite_failure;
+use crate::sqlite_target::plain_name;
 
 /// Reads an existing database. Creates no other file: SQLite would create the files of the write-ahead log, which a
 /// reader cannot remove.
@@ -25,7 +26,8 @@ pub(crate) fn read_file<T>(
             return result;
         }
     }
-    let file = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(sqlite_failure)?;
+    let file = Connection::open_with_flags(plain_name(path), OpenFlags::SQLITE_OPEN_READ_ONLY);
+    let file = file.map_err(sqlite_failure)?;
     read(&file)
 }
 

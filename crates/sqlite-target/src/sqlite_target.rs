@@ -1,5 +1,6 @@
 //! A SQLite database as a target.
 
+use std::borrow::Cow;
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
@@ -91,7 +92,7 @@ impl SqliteTarget {
         let looked = match read_file(path, &look) {
             // A crash left a journal, which SQLite must first write back.
             Err(TargetFailure { code: Some(SQLITE_READONLY), .. }) => {
-                let file = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE);
+                let file = Connection::open_with_flags(plain_name(path), OpenFlags::SQLITE_OPEN_READ_WRITE);
                 file.map_err(sqlite_failure).and_then(|file| look(&file))
             }
             looked => looked,
@@ -150,8 +151,22 @@ pub(crate) fn read_progress_of(connection: &Connection) -> Result<ReplayProgress
     read_progress(row.map_err(sqlite_failure)?)
 }
 
+/// Opens the file of this name. SQLite itself would take `file:…` for a URI, and `:memory:` for no file.
+fn open_file(path: &Path) -> Result<Connection, TargetFailure> {
+    let flags = OpenFlags::default() & !OpenFlags::SQLITE_OPEN_URI;
+    Connection::open_with_flags(plain_name(path), flags).map_err(sqlite_failure)
+}
+
+/// Returns the path in a form that SQLite takes for nothing but a file.
+pub(crate) fn plain_name(path: &Path) -> Cow<'_, Path> {
+    match path.as_os_str().as_encoded_bytes().first() {
+        Some(b':') => Cow::Owned(Path::new(".").join(path)),
+        _ => Cow::Borrowed(path),
+    }
+}
+
 fn connect(path: &Path) -> Result<Connection, TargetFailure> {
-    let connection = Connection::open(path).map_err(sqlite_failure)?;
+    let connection = open_file(path)?;
     connection.busy_timeout(BUSY_TIMEOUT).map_err(sqlite_failure)?;
     connection.set_prepared_statement_cache_capacity(PREPARED_STATEMENTS_MAX);
     connection.execute_batch(CONNECTION_PRAGMAS).map_err(sqlite_failure)?;
@@ -161,8 +176,7 @@ fn connect(path: &Path) -> Result<Connection, TargetFailure> {
 /// Creates the file with mode 0640, because it contains table data. SQLite would make the file readable for all users.
 /// SQLite's other files inherit this mode.
 fn make_private(path: &Path) {
-    let is_name = !path.to_string_lossy().starts_with("file:") && path != Path::new(":memory:");
-    if is_name && !path.exists() {
+    if !path.exists() {
         // If this fails, SQLite reports the reason.
         let _ = OpenOptions::new().write(true).create_new(true).mode(0o640).open(path);
     }
@@ -171,7 +185,7 @@ fn make_private(path: &Path) {
 fn prepare(path: &Path) -> Result<(Connection, i64), TargetFailure> {
     make_private(path);
     // Check this first: a database of another application must stay unchanged, including its journal mode.
-    check_ownership(&Connection::open(path).map_err(sqlite_failure)?)?;
+    check_ownership(&open_file(path)?)?;
     let connection = connect(path)?;
     connection.execute_batch("BEGIN IMMEDIATE").map_err(sqlite_failure)?;
     connection.execute_batch(CREATE_PROGRESS).map_err(sqlite_failure)?;
