@@ -27,7 +27,7 @@ pub(crate) enum Disconnect {
     Failed(ReceiveError),
 }
 
-/// Transient errors of a source: too many connections (1040), shutdown (1053), interrupted connection (1158 to 1161),
+/// Transient errors of a source: too many connections (1040, 1203), shutdown (1053), interrupted connection (1158 to 1161),
 /// killed connection (1317, 1927, 3169), server not ready yet or going offline (1077, 3032, 3100, 3168).
 const TRANSIENT_CODES: [u16; 14] =
     [1040, 1053, 1077, 1158, 1159, 1160, 1161, 1203, 1317, 1927, 3032, 3100, 3168, 3169];
