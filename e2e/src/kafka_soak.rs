@@ -45,6 +45,8 @@ pub enum KafkaFault {
     Interrupt,
     /// `kill -9` of the broker.
     Broker,
+    /// `kill -9` of the broker, and then of bintide.
+    BrokerAndBintide,
     /// The broker is shut down and started again.
     BrokerRestart,
     /// `kill -9` of the source.
@@ -52,13 +54,14 @@ pub enum KafkaFault {
 }
 
 /// All kinds of faults; those of bintide several times, because they are fast.
-pub const KAFKA_FAULTS: [KafkaFault; 8] = [
+pub const KAFKA_FAULTS: [KafkaFault; 9] = [
     KafkaFault::Bintide,
     KafkaFault::Bintide,
     KafkaFault::Bintide,
     KafkaFault::Bintide,
     KafkaFault::Interrupt,
     KafkaFault::Broker,
+    KafkaFault::BrokerAndBintide,
     KafkaFault::BrokerRestart,
     KafkaFault::Source,
 ];
@@ -189,6 +192,11 @@ impl KafkaSoak {
             KafkaFault::Interrupt => self.end_with(Signal::SIGINT)?,
             KafkaFault::Broker => {
                 self.broker.kill()?;
+                self.broker.start_again()?;
+            }
+            KafkaFault::BrokerAndBintide => {
+                self.broker.kill()?;
+                self.end_with(Signal::SIGKILL)?;
                 self.broker.start_again()?;
             }
             KafkaFault::BrokerRestart => {

@@ -276,6 +276,17 @@ impl BatchSender {
         Ok(())
     }
 
+    /// Aborts the transaction, whose records are discarded. If the brokers ended it while they were out of reach, replaces the
+    /// producer.
+    pub(crate) fn discard_transaction(&mut self, batch: &PendingBatch) -> Result<(), KafkaSinkError> {
+        let Err(error) = self.abort_transaction() else { return Ok(()) };
+        if !self.may_reconnect(batch, &error) {
+            return Err(error);
+        }
+        // The batch has saved no progress.
+        self.reconnect(batch, error).map(drop)
+    }
+
     /// Tries once to abort the transaction: without an end, readers would wait for its timeout.
     pub(crate) fn abandon_transaction(&self) {
         if self.transaction != KafkaTransactionState::None {

@@ -35,6 +35,7 @@ impl ConnectorRecords {
     /// Finds the records after an offset in the topics of a stream.
     pub(crate) fn find(
         reader: &TopicReader,
+        stream: &str,
         topics: &[String],
         offset: &DebeziumOffset,
     ) -> Result<Self, KafkaError> {
@@ -43,7 +44,8 @@ impl ConnectorRecords {
             let mut ranges = Vec::new();
             for partition in reader.partitions(topic)? {
                 let whole = reader.range(topic, partition)?;
-                let PartitionEnd { range, count, is_unknown } = find_end(reader, topic, whole, offset)?;
+                let PartitionEnd { range, count, is_unknown } =
+                    find_end(reader, [stream, topic], whole, offset)?;
                 found.count += count;
                 if count > 0 {
                     ranges.push(range);
@@ -71,7 +73,7 @@ struct PartitionEnd {
 /// Reads a partition from its end on, in ever larger windows, until there is a record before the offset.
 fn find_end(
     reader: &TopicReader,
-    topic: &str,
+    [stream, topic]: [&str; 2],
     whole: PartitionRange,
     offset: &DebeziumOffset,
 ) -> Result<PartitionEnd, KafkaError> {
@@ -80,12 +82,12 @@ fn find_end(
         let start = whole.end.saturating_sub(size).max(whole.start);
         let range = PartitionRange { start, ..whole };
         let (mut earlier, mut count, mut unknown) = (0, 0, 0);
-        let mut identities = IdentityReader::default();
+        let mut identities = IdentityReader::new(stream);
         reader.read(topic, &[range], |record| {
             let (key, value) = parts(record);
             match identities.read(topic, key, value) {
                 ReadRecord::Logged(record) if offset.is_before(&record.place) => count += 1,
-                ReadRecord::Logged(_) | ReadRecord::Snapshot => earlier += 1,
+                ReadRecord::Logged(_) | ReadRecord::Other => earlier += 1,
                 ReadRecord::Unknown => unknown += 1,
             }
         })?;
@@ -98,7 +100,7 @@ fn find_end(
 }
 
 /// Filter of records that a connector has written.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct RepeatFilter {
     identities: IdentityReader,
     /// Records of the connector that did not come again, and their number.
@@ -118,14 +120,28 @@ struct ConnectorEnds {
 }
 
 impl RepeatFilter {
+    fn new(stream: &str) -> Self {
+        Self {
+            identities: IdentityReader::new(stream),
+            expected: HashMap::new(),
+            unmarked: Vec::new(),
+            ends: ConnectorEnds::default(),
+        }
+    }
+
     /// Reads the records of a connector. Returns no filter if there are none.
-    pub(crate) fn read(reader: &TopicReader, ranges: &ConnectorRanges) -> Result<Option<Self>, KafkaError> {
-        let mut filter = Self::default();
+    pub(crate) fn read(
+        reader: &TopicReader,
+        stream: &str,
+        ranges: &ConnectorRanges,
+    ) -> Result<Option<Self>, KafkaError> {
+        let mut filter = Self::new(stream);
         for (topic, ranges) in &ranges.0 {
             let mut identities: BTreeMap<i32, IdentityReader> = BTreeMap::new();
             reader.read(topic, ranges, |record| {
                 let (key, value) = parts(record);
-                let identities = identities.entry(record.partition()).or_default();
+                let identities = identities.entry(record.partition());
+                let identities = identities.or_insert_with(|| IdentityReader::new(stream));
                 if let ReadRecord::Logged(record) = identities.read(topic, key, value) {
                     filter.expect(record);
                 }
@@ -221,7 +237,7 @@ mod tests {
     /// Returns a filter of these records, as a connector has written them to a partition. A record without a value is a
     /// tombstone.
     fn filter(records: &[(&str, Option<&str>)]) -> RepeatFilter {
-        let (mut filter, mut identities) = (RepeatFilter::default(), IdentityReader::default());
+        let (mut filter, mut identities) = (RepeatFilter::new("shop"), IdentityReader::new("shop"));
         for (key, value) in records {
             match identities.read("t", Some(key.as_bytes()), value.map(str::as_bytes)) {
                 ReadRecord::Logged(record) => filter.expect(record),

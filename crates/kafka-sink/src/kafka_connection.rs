@@ -17,8 +17,10 @@ use crate::kafka_context::{KafkaContext, error_notice, log_notice};
 use crate::kafka_notice::KafkaNoticeReceiver;
 use crate::kafka_sink::KafkaSettings;
 use crate::kafka_state::SharedKafkaState;
+use crate::lost_transaction::abort_lost_transaction;
 use crate::oauth_settings::{OAUTH_PROPERTIES, OauthSettings};
 use crate::token_client::TokenClient;
+use crate::topic_catalogue::stream_topics;
 
 /// Size of librdkafka's queue in bytes.
 const QUEUE_SIZE: usize = 64 << 20;
@@ -172,7 +174,8 @@ pub(crate) fn transaction_timeout(settings: &KafkaSettings) -> Duration {
     Duration::from_millis(chosen.and_then(|text| text.parse().ok()).unwrap_or(DEFAULT_MS))
 }
 
-/// Creates a producer, and fences off earlier ones of the same stream. Also returns the topics that exist.
+/// Creates a producer, fences off earlier ones of the same stream, and ends their transactions. Also returns the topics that
+/// exist.
 pub(crate) fn connect(
     connection: &ConnectionConfig,
     settings: &KafkaSettings,
@@ -188,6 +191,7 @@ pub(crate) fn connect(
     state.begin_waiting();
     let existing = wait_for_topics(&producer, settings, connection.refusal_timeout)?;
     init_transactions(&producer, settings, connection.refusal_timeout)?;
+    abort_lost_transaction(&producer, connection, &stream_topics(settings, &existing))?;
     state.end_waiting();
     Ok((producer, existing))
 }

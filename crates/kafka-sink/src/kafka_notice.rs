@@ -22,6 +22,11 @@ pub enum KafkaNotice {
         /// Error of the transaction.
         reason: String,
     },
+    /// The brokers have lost the end of a transaction. It is aborted.
+    TransactionLost {
+        /// Topic of the progress.
+        topic: String,
+    },
     /// The brokers commit transactions again.
     CommitsResumed {
         /// Error that is over.

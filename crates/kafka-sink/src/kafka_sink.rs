@@ -151,7 +151,8 @@ impl KafkaSink {
         let encoder = encoder_of(settings, state)?;
         let SavedRecords { progress, definitions, commit_number, connector } =
             read_progress(&config, topics.name(progress_topic))?;
-        let repeats = connector.map(|ranges| read_connector_records(&config, &ranges)).transpose()?.flatten();
+        let repeats = connector.map(|ranges| read_connector_records(&config, &settings.name, &ranges));
+        let repeats = repeats.transpose()?.flatten();
         let (name, state) = (settings.name.clone(), state.clone());
         let committer = TransactionCommitter {
             producer: Arc::new(producer),
@@ -226,7 +227,7 @@ impl KafkaSink {
         let config = ConnectionConfig::renewed(&self.sender.settings)?;
         let found = TopicReader::new(&config).and_then(|reader| {
             let topics = self.sender.topics.of_stream(&reader.topics()?);
-            ConnectorRecords::find(&reader, &topics, offset)
+            ConnectorRecords::find(&reader, &self.sender.settings.name, &topics, offset)
         });
         let records = found.map_err(connector_error)?;
         if records.count > 0 {
@@ -394,7 +395,7 @@ impl BrokerSink for KafkaSink {
     }
 
     fn rewind(&mut self) -> io::Result<()> {
-        self.sender.abort_transaction()?;
+        self.sender.discard_transaction(&self.pending)?;
         let records = &mut self.pending.records;
         records.truncate(records.marked());
         if let Some(repeats) = &mut self.repeats {
@@ -430,9 +431,10 @@ impl Drop for KafkaSink {
 /// Reads the records that a connector has written.
 fn read_connector_records(
     config: &ConnectionConfig,
+    stream: &str,
     ranges: &ConnectorRanges,
 ) -> Result<Option<RepeatFilter>, KafkaSinkError> {
-    let filter = TopicReader::new(config).and_then(|reader| RepeatFilter::read(&reader, ranges));
+    let filter = TopicReader::new(config).and_then(|reader| RepeatFilter::read(&reader, stream, ranges));
     filter.map_err(connector_error)
 }
 

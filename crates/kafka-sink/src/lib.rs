@@ -36,6 +36,7 @@ mod kafka_notice;
 mod kafka_properties;
 mod kafka_sink;
 mod kafka_state;
+mod lost_transaction;
 mod oauth_settings;
 mod pending_records;
 mod progress_topic;

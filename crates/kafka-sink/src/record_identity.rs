@@ -36,8 +36,8 @@ pub(crate) struct IdentifiedRecord {
 pub(crate) enum ReadRecord {
     /// A change from the source's logs.
     Logged(IdentifiedRecord),
-    /// A row or a definition of a snapshot before the changes.
-    Snapshot,
+    /// A row or a definition of a snapshot before the changes, or a record of another stream.
+    Other,
     /// A record without the fields of Debezium's envelope in JSON, or a row of an incremental snapshot, which can be between
     /// any changes.
     Unknown,
@@ -61,6 +61,8 @@ struct RecordFields {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct SourceFields {
+    /// Name of the stream.
+    name: Option<String>,
     file: Option<String>,
     pos: u64,
     row: u64,
@@ -76,27 +78,33 @@ enum ReadChange {
         text: String,
         place: RecordPlace,
     },
-    Snapshot,
+    Other,
     #[default]
     Unknown,
 }
 
-/// Reader of the identities of records, in their order within a partition.
-#[derive(Debug, Default)]
+/// Reader of the identities of a stream's records, in their order within a partition.
+#[derive(Debug)]
 pub(crate) struct IdentityReader {
+    stream: String,
     /// The last record with a value: that of a tombstone's delete.
     last: ReadChange,
 }
 
 impl IdentityReader {
+    /// Creates a reader for the stream of this name.
+    pub(crate) fn new(stream: &str) -> Self {
+        Self { stream: stream.to_owned(), last: ReadChange::Unknown }
+    }
+
     /// Identifies a record.
     pub(crate) fn read(&mut self, topic: &str, key: Option<&[u8]>, value: Option<&[u8]>) -> ReadRecord {
         if let Some(value) = value {
-            self.last = change_of(value);
+            self.last = self.change_of(value);
         }
         let (text, place) = match &self.last {
             ReadChange::Logged { text, place } => (text, place),
-            ReadChange::Snapshot => return ReadRecord::Snapshot,
+            ReadChange::Other => return ReadRecord::Other,
             ReadChange::Unknown => return ReadRecord::Unknown,
         };
         let Some(key) = key_text(key) else { return ReadRecord::Unknown };
@@ -105,28 +113,33 @@ impl IdentityReader {
         let identity = RecordIdentity(xxh3_128(text.as_bytes()));
         ReadRecord::Logged(IdentifiedRecord { identity, place: place.clone() })
     }
-}
 
-/// Returns the change of a value.
-fn change_of(value: &[u8]) -> ReadChange {
-    let Ok(mut fields) = serde_json::from_slice::<RecordFields>(without_registry_head(value)) else {
-        return ReadChange::Unknown;
-    };
-    if let Some(payload) = fields.payload.take() {
-        fields = *payload;
-    }
-    let logged = match fields {
-        RecordFields { status: Some(status), id: Some(id), .. } => {
-            place_of_transaction(&id).map(|place| (format!("{status} {id}"), place))
+    /// Returns the change of a value.
+    fn change_of(&self, value: &[u8]) -> ReadChange {
+        let Ok(mut fields) = serde_json::from_slice::<RecordFields>(without_registry_head(value)) else {
+            return ReadChange::Unknown;
+        };
+        if let Some(payload) = fields.payload.take() {
+            fields = *payload;
         }
-        RecordFields { source: Some(source), op, .. } => match source.snapshot_kind() {
-            "false" => source.logged_change(op.as_deref()),
-            "incremental" => None,
-            _ => return ReadChange::Snapshot,
-        },
-        _ => None,
-    };
-    logged.map_or(ReadChange::Unknown, |(text, place)| ReadChange::Logged { text, place })
+        let logged = match fields {
+            RecordFields { status: Some(status), id: Some(id), .. } => {
+                place_of_transaction(&id).map(|place| (format!("{status} {id}"), place))
+            }
+            RecordFields { source: Some(source), .. }
+                if source.name.as_ref().is_some_and(|name| *name != self.stream) =>
+            {
+                return ReadChange::Other;
+            }
+            RecordFields { source: Some(source), op, .. } => match source.snapshot_kind() {
+                "false" => source.logged_change(op.as_deref()),
+                "incremental" => None,
+                _ => return ReadChange::Other,
+            },
+            _ => None,
+        };
+        logged.map_or(ReadChange::Unknown, |(text, place)| ReadChange::Logged { text, place })
+    }
 }
 
 impl SourceFields {
@@ -186,7 +199,7 @@ mod tests {
     /// Returns the identities of the records of one partition, as numbers: equal ones have the same number. `s` is a record of
     /// a snapshot, `?` an unknown one.
     fn numbers(records: &[(Option<&str>, Option<&str>)]) -> String {
-        let (mut reader, mut found) = (IdentityReader::default(), Vec::new());
+        let (mut reader, mut found) = (IdentityReader::new("shop"), Vec::new());
         records
             .iter()
             .map(|(key, value)| match reader.read("t", key.map(str::as_bytes), value.map(str::as_bytes)) {
@@ -196,7 +209,7 @@ mod tests {
                     found.push(record.identity);
                     number.to_string()
                 }
-                ReadRecord::Snapshot => "s".to_owned(),
+                ReadRecord::Other => "s".to_owned(),
                 ReadRecord::Unknown => "?".to_owned(),
             })
             .collect()
@@ -222,15 +235,17 @@ mod tests {
         check(&[(key, Some(&snapshot)), (key, None), (key, Some("\u{1}avro")), (key, Some("{}"))], "ss??");
         let incremental = ROW.replace(r#""snapshot":"false""#, r#""snapshot":"incremental""#);
         check(&[(key, Some(&incremental)), (key, Some(ROW))], "?0");
+        let of_stream = |name: &str| ROW.replace(r#""file""#, &format!(r#""name":"{name}","file""#));
+        check(&[(key, Some(&of_stream("shop"))), (key, Some(&of_stream("shop.eu")))], "0s");
         check(&[(Some("\u{1}"), Some(ROW)), (key, Some(r#"{"status":"END","id":"u:7"}"#))], "?0");
     }
 
     #[test]
     fn places_are_gtids_or_positions() {
         let check = |value: &str, expected: Option<&str>| {
-            let place = match IdentityReader::default().read("t", None, Some(value.as_bytes())) {
+            let place = match IdentityReader::new("shop").read("t", None, Some(value.as_bytes())) {
                 ReadRecord::Logged(record) => Some(record.place),
-                ReadRecord::Snapshot | ReadRecord::Unknown => None,
+                ReadRecord::Other | ReadRecord::Unknown => None,
             };
             let text = place.map(|place| match place {
                 RecordPlace::Gtid(gtid) => gtid,

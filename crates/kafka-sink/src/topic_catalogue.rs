@@ -16,6 +16,7 @@ use crate::error::KafkaSinkError;
 use crate::kafka_connection::ConnectionConfig;
 use crate::kafka_notice::KafkaNotice;
 use crate::kafka_sink::KafkaSettings;
+use crate::lost_transaction::StreamTopics;
 use crate::routed_table::RoutedTable;
 use crate::topic_config::TopicConfig;
 use crate::topic_route::TopicRoute;
@@ -125,9 +126,8 @@ impl TopicCatalogue {
 
     /// Returns those of these topics that can have records of the stream: of its tables, transactions and DDL statements.
     pub(crate) fn of_stream(&self, topics: &[String]) -> Vec<String> {
-        let own = topic_name(&[&self.prefix]);
-        let (progress, tables) = (progress_topic_name(&self.prefix), format!("{own}."));
-        let is_own = |topic: &&String| **topic == own || topic.starts_with(&tables) && **topic != progress;
+        let progress = progress_topic_name(&self.prefix);
+        let is_own = |topic: &&String| is_of_stream(&self.prefix, topic) && **topic != progress;
         topics.iter().filter(is_own).cloned().collect()
     }
 
@@ -164,7 +164,7 @@ impl TopicCatalogue {
             KeyedRecordKind::Heartbeat => {
                 let number = match self.heartbeats {
                     Some(number) => number,
-                    None => self.add(&topic_name(&["__debezium-heartbeat", &self.prefix]))?,
+                    None => self.add(&heartbeat_topic_name(&self.prefix))?,
                 };
                 self.heartbeats = Some(number);
                 Ok(number)
@@ -383,6 +383,26 @@ fn refusal_text(topic: &NewTopic<'_>, code: RDKafkaErrorCode) -> String {
 /// Returns a number for librdkafka, for which -1 is the default of the brokers.
 fn or_default(number: Option<u32>) -> i32 {
     number.and_then(|number| i32::try_from(number).ok()).unwrap_or(-1)
+}
+
+/// Returns the existing topics of a stream.
+pub(crate) fn stream_topics(settings: &KafkaSettings, existing: &HashSet<String>) -> StreamTopics {
+    let name = &settings.name;
+    let others = [Some(heartbeat_topic_name(name)), settings.dead_letters.clone()];
+    let is_own =
+        |topic: &&String| is_of_stream(name, topic) || others.iter().flatten().any(|other| other == *topic);
+    let all = existing.iter().filter(is_own).cloned().collect();
+    StreamTopics { progress: progress_topic_name(name), all }
+}
+
+/// Returns whether a topic has records of a stream's tables, transactions, DDL statements or progress, by its name.
+fn is_of_stream(stream: &str, topic: &str) -> bool {
+    let own = topic_name(&[stream]);
+    topic.strip_prefix(&own).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
+fn heartbeat_topic_name(stream: &str) -> String {
+    topic_name(&["__debezium-heartbeat", stream])
 }
 
 /// Returns the name of the topic with the progress of a stream.

@@ -39,10 +39,20 @@ impl PartitionRange {
 }
 
 impl TopicReader {
+    /// Creates a reader of committed records.
     pub(crate) fn new(connection: &ConnectionConfig) -> Result<Self, KafkaError> {
+        Self::with_isolation(connection, "read_committed")
+    }
+
+    /// Creates a reader of all records.
+    pub(crate) fn of_uncommitted(connection: &ConnectionConfig) -> Result<Self, KafkaError> {
+        Self::with_isolation(connection, "read_uncommitted")
+    }
+
+    fn with_isolation(connection: &ConnectionConfig, level: &str) -> Result<Self, KafkaError> {
         let mut connection = connection.clone();
         let config = &mut connection.client;
-        config.set("isolation.level", "read_committed").set("enable.partition.eof", "true");
+        config.set("isolation.level", level).set("enable.partition.eof", "true");
         config.set("enable.auto.commit", "false").set("group.id", "bintide");
         // Also counts for a range whose first records Kafka has deleted.
         config.set("auto.offset.reset", "earliest");
@@ -70,7 +80,8 @@ impl TopicReader {
         }
     }
 
-    /// Returns the range of the present records of a partition.
+    /// Returns the range of the present records of a partition, for a reader of committed records up to the first open
+    /// transaction.
     pub(crate) fn range(&self, topic: &str, partition: i32) -> Result<PartitionRange, KafkaError> {
         let (start, end) = self.consumer.fetch_watermarks(topic, partition, READ_TIMEOUT)?;
         Ok(PartitionRange { partition, start, end })

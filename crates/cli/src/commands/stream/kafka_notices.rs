@@ -9,6 +9,10 @@ pub(super) fn show_notice(notice: KafkaNotice) {
             warn!("the connection to Kafka is lost: {reason}; retrying");
         }
         KafkaNotice::Reconnecting { error } => warn!("{error}; connecting to Kafka again"),
+        KafkaNotice::TransactionLost { topic } => warn!(
+            "the brokers have lost the end of the last transaction (seen in the topic {topic}): its records are aborted and \
+             written again"
+        ),
         KafkaNotice::TransactionAborted { reason } => {
             warn!("the brokers have aborted a transaction: {reason}; its records are sent again");
         }

@@ -1,0 +1,112 @@
+//! End of a transaction whose end the brokers have lost.
+//!
+//! After a crash, the coordinator of a decided transaction writes its missing markers into the partitions. Kafka 4.3.1 skips
+//! them if no broker leads the partitions at this moment, as on a single broker that starts again
+//! (`TransactionMarkerChannelManager`: "Couldn't find leader endpoint for partitions"). Readers of committed records then wait
+//! at the records of the transaction, and the next commit of the same producer commits them, too: together with the records
+//! that the next run writes again. To prevent this, this module aborts them first.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rdkafka::error::KafkaError;
+use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
+
+use crate::error::KafkaSinkError;
+use crate::kafka_connection::{ConnectionConfig, reason_of};
+use crate::kafka_context::KafkaContext;
+use crate::kafka_notice::KafkaNotice;
+use crate::progress_topic::PROGRESS_PARTITION;
+use crate::topic_reader::TopicReader;
+
+/// Time for the brokers to write the markers of a transaction that they are ending.
+const MARKER_TIMEOUT: Duration = Duration::from_secs(3);
+/// Interval at which the markers are awaited.
+const MARKER_INTERVAL: Duration = Duration::from_millis(100);
+/// Timeout of each request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+/// Key of the records that take part in the abort. Readers of committed records do not get them.
+const ABORT_KEY: &[u8] = b"bintide";
+
+/// Topics of a stream.
+pub(crate) struct StreamTopics {
+    /// Topic of the progress.
+    pub(crate) progress: String,
+    /// All topics with records of the stream, that of the progress included.
+    pub(crate) all: Vec<String>,
+}
+
+/// Aborts a transaction without an end, if there is one. The producer must have ended all transactions of earlier runs.
+pub(crate) fn abort_lost_transaction(
+    producer: &BaseProducer<KafkaContext>,
+    connection: &ConnectionConfig,
+    topics: &StreamTopics,
+) -> Result<(), KafkaSinkError> {
+    if !topics.all.contains(&topics.progress) {
+        return Ok(());
+    }
+    try_abort(producer, connection, topics).map_err(|error| KafkaSinkError::Other {
+        what: "aborting a transaction whose end the brokers have lost",
+        reason: reason_of(&error),
+    })
+}
+
+fn try_abort(
+    producer: &BaseProducer<KafkaContext>,
+    connection: &ConnectionConfig,
+    topics: &StreamTopics,
+) -> Result<(), KafkaError> {
+    let ends = TransactionEnds {
+        all: TopicReader::of_uncommitted(connection)?,
+        committed: TopicReader::new(connection)?,
+    };
+    // Each transaction of a stream has records in this partition, and no other producer writes to it.
+    let begun = Instant::now();
+    while ends.is_open(&topics.progress, PROGRESS_PARTITION)? {
+        if begun.elapsed() < MARKER_TIMEOUT {
+            thread::sleep(MARKER_INTERVAL);
+            continue;
+        }
+        connection.notices.notify(KafkaNotice::TransactionLost { topic: topics.progress.clone() });
+        return abort_open(producer, &ends, &topics.all);
+    }
+    Ok(())
+}
+
+/// Readers of the ends of partitions.
+struct TransactionEnds {
+    all: TopicReader,
+    committed: TopicReader,
+}
+
+impl TransactionEnds {
+    /// Returns whether a partition has an open transaction.
+    fn is_open(&self, topic: &str, partition: i32) -> Result<bool, KafkaError> {
+        // In this order, records between the two requests do not count as open.
+        let end = self.all.range(topic, partition)?.end;
+        Ok(self.committed.range(topic, partition)?.end < end)
+    }
+}
+
+/// Writes a record to each partition with an open transaction, and aborts: the marker ends all records of the producer.
+fn abort_open(
+    producer: &BaseProducer<KafkaContext>,
+    ends: &TransactionEnds,
+    topics: &[String],
+) -> Result<(), KafkaError> {
+    producer.begin_transaction()?;
+    for topic in topics {
+        for partition in ends.all.partitions(topic)? {
+            if ends.is_open(topic, partition)? {
+                let record = BaseRecord::with_opaque_to(topic, 0).partition(partition);
+                let record: BaseRecord<'_, [u8], [u8], usize> = record.key(ABORT_KEY).payload(b"");
+                producer.send(record).map_err(|(error, _)| error)?;
+            }
+        }
+    }
+    // An abort discards records that are not sent yet.
+    producer.flush(REQUEST_TIMEOUT)?;
+    producer.abort_transaction(REQUEST_TIMEOUT)?;
+    producer.context().take_failures();
+    Ok(())
+}
