@@ -193,7 +193,8 @@ impl DirectorySink {
 
     /// Ends writing: finishes the last file, without the bytes after the last saved transaction.
     pub(crate) fn finish(mut self) -> io::Result<()> {
-        self.file.set_len(self.complete_size).map_err(|error| self.with_path(&error))?;
+        let cut = self.file.set_len(self.complete_size).and_then(|()| self.file.sync_all());
+        cut.map_err(|error| self.with_path(&error))?;
         if self.complete_size > 0 {
             self.finish_file()?;
         }

@@ -99,13 +99,16 @@ impl KeyWatch {
             self.set_fault(WatchFault::NoKey);
             return Ok(());
         };
+        // The chunk has the keys without masks.
+        let whole = |index: &usize| ColumnPlan { mask: None, ..plan.columns[*index].clone() };
+        let columns: Vec<(usize, ColumnPlan)> = indexes.iter().map(|index| (*index, whole(index))).collect();
         for row in decoder.rows(rows) {
             let row = row?;
             let (before, after) = (row.before.as_ref(), row.after.as_ref());
             for images in [[before, after], [after, before]] {
                 // The second image has the columns that the first one lacks.
                 if images[0].is_some() {
-                    self.add_image(&plan.columns, &indexes, images)?;
+                    self.add_image(&columns, images)?;
                 }
             }
         }
@@ -114,20 +117,19 @@ impl KeyWatch {
 
     fn add_image(
         &mut self,
-        columns: &[ColumnPlan],
-        indexes: &[usize],
+        columns: &[(usize, ColumnPlan)],
         images: [Option<&RowImage<'_, '_>>; 2],
     ) -> Result<(), CorruptEvent> {
         let mut key = Vec::new();
-        for index in indexes {
+        for (index, column) in columns {
             let field = images.iter().flatten().find_map(|image| image.field(*index));
             let Some(field) = field else {
                 self.set_fault(WatchFault::NoKey);
                 return Ok(());
             };
             key.push(if key.is_empty() { b'{' } else { b',' });
-            key.extend_from_slice(&columns[*index].label);
-            put(&mut key, &columns[*index], &field.value()?, &mut self.buffers)?;
+            key.extend_from_slice(&column.label);
+            put(&mut key, column, &field.value()?, &mut self.buffers)?;
         }
         key.push(b'}');
         self.add_key(&key);

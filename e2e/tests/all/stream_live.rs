@@ -144,6 +144,30 @@ fn values(records: &str) -> Result<Vec<String>> {
     records.lines().filter(|line| line.contains("\"data\":")).map(value).collect()
 }
 
+/// Another MariaDB with the same `server_id` has other transactions at the position where the stream would resume.
+#[test]
+fn streams_do_not_resume_in_the_log_of_another_mariadb() -> Result<()> {
+    let source = Launch::mariadb().option("--server-id=1").option("--binlog-format=ROW").start()?;
+    source.sql(TABLE)?;
+    let directory = TempDir::new()?;
+    let progress = directory.path().join("progress").display().to_string();
+    let arguments = ["--from", &from(source.port()), "--progress", &progress, "--stop-at-end"];
+    source.sql("insert into d.t (b) values ('one')")?;
+    printed(&arguments)?;
+    source.sql("insert into d.t (b) values ('two')")?;
+    ensure!(values(&printed(&arguments)?)? == ["two"]);
+    // The same statements with other rows and GTIDs, and one more transaction: their events have the same positions.
+    source.sql("drop database d; reset master")?;
+    source.sql(&format!("set gtid_seq_no = 100; {TABLE}"))?;
+    for text in ["six", "ten", "new"] {
+        source.sql(&format!("insert into d.t (b) values ('{text}')"))?;
+    }
+    let ran = stream(&arguments)?.output()?;
+    let text = output_text(&ran);
+    ensure!(ran.status.code() == Some(2) && text.contains("its logs were reset"), "{ran:?}");
+    Ok(())
+}
+
 /// After a failover, a stream resumes at the promoted replica by GTIDs.
 #[test]
 fn streams_resume_by_gtids_after_a_failover() -> Result<()> {

@@ -14,6 +14,7 @@ use servers::{
     ConnectionError, GtidMode, LinkOptions, LiveSource, ServerAddress, ServerFacts, SqlConnection,
 };
 use sql::UnmatchedRules;
+use sql::quote::quote_text;
 use stream::{
     RecordSink, ResumePosition, ResumeToken, StreamGtidState, StreamGtids, StreamInput, StreamSettings,
     Streamer,
@@ -340,7 +341,12 @@ fn start(live: &LiveStream, resume: &ResumePoint) -> Result<(String, ReplicaStar
         (Some(_), Some(gtid_state)) if gtid_state.server != server => {
             start_after_gtids(gtid_state, &facts, &server)
         }
-        (Some(token), gtid_state) => check_not_reset(gtid_state.as_ref(), &facts).map(|()| start_at(token)),
+        (Some(token), gtid_state) => {
+            let found = gtids_at(&mut connection, token, gtid_state.as_ref())?;
+            check_not_reset(gtid_state.as_ref(), &facts)
+                .and_then(|()| check_same_log(token, gtid_state.as_ref(), found.as_deref()))
+                .map(|()| start_at(token))
+        }
     };
     let start = start.map_err(|error| StreamDisconnect::Failed(CommandFailure::NotStarted(error)))?;
     Ok((server, start))
@@ -364,6 +370,41 @@ fn check_not_reset(gtid_state: Option<&StreamGtidState>, facts: &ServerFacts) ->
     }
     let message = format!(
         "the source no longer has the transactions {missing}, whose records were written: its logs were reset"
+    );
+    Err(anyhow!(message).context(ErrorAdvice(START_OVER_ADVICE)))
+}
+
+/// Returns the GTIDs of a MariaDB at a position; `None` if it does not have the position, or no GTIDs were written. Then the
+/// dump reports an error.
+fn gtids_at(
+    connection: &mut SqlConnection,
+    token: &ResumeToken,
+    gtid_state: Option<&StreamGtidState>,
+) -> Result<Option<String>, ConnectionError> {
+    let Some(StreamGtidState { gtids: Some(StreamGtids::LastByDomain(_)), .. }) = gtid_state else {
+        return Ok(None);
+    };
+    let ResumePosition { log, position } = &token.at;
+    let sql = format!("SELECT BINLOG_GTID_POS({}, {position})", quote_text(log));
+    Ok(connection.value(&sql)?.filter(|found| !found.is_empty()))
+}
+
+/// Checks that a MariaDB has the written GTIDs at the position. Its `server_id` does not identify its log: after a reset, or
+/// on a replacement with the same `server_id`, a log of the same name has other transactions.
+fn check_same_log(
+    token: &ResumeToken,
+    gtid_state: Option<&StreamGtidState>,
+    found: Option<&str>,
+) -> Result<(), anyhow::Error> {
+    let written = gtid_state.and_then(|state| state.gtids.as_ref());
+    let (Some(written), Some(found)) = (written, found) else { return Ok(()) };
+    if StreamGtids::parse(found).is_none_or(|found| found == *written) {
+        return Ok(());
+    }
+    let ResumePosition { log, position } = &token.at;
+    let message = format!(
+        "the source has the GTIDs {found} at {log}:{position}, but records were written up to {written}: its logs were \
+         reset, or another server with the same server_id has replaced it"
     );
     Err(anyhow!(message).context(ErrorAdvice(START_OVER_ADVICE)))
 }

@@ -4,7 +4,7 @@
 //! port and no account: who may write to the directory may request snapshots.
 
 use std::fs;
-use std::io;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,8 @@ use crate::commands::stream::log_stream::now_ns;
 
 /// Interval at which the stream reads the directory.
 const SCAN_INTERVAL: Duration = Duration::from_secs(1);
+/// Maximum size of a request in bytes. A request with more is malformed.
+const REQUEST_SIZE_MAX: u64 = 1 << 20;
 const PREFIX: &str = "snapshot-";
 const SUFFIX: &str = ".request";
 
@@ -66,8 +68,14 @@ impl RequestDirectory {
             let id = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX));
             let Some(id) = id else { continue };
             let path = self.path.join(&name);
-            let text = open_regular(&path).and_then(io::read_to_string)?;
-            match serde_json::from_str(&text) {
+            let text = open_regular(&path).and_then(|file| io::read_to_string(file.take(REQUEST_SIZE_MAX)));
+            let tables = match text {
+                Ok(text) => serde_json::from_str(&text).map_err(|error| error.to_string()),
+                // Another process has removed the request.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => Err(error.to_string()),
+            };
+            match tables {
                 Ok(tables) => requests.push(SnapshotRequest { id: id.to_owned(), tables }),
                 Err(error) => {
                     let other = path.with_extension("malformed");
@@ -121,6 +129,8 @@ mod tests {
         write_request(&path, &[table("t.1"), table("\"u")]).unwrap();
         write_request(&path, &[table("v")]).unwrap();
         fs::write(path.join("snapshot-x.request"), "[").unwrap();
+        fs::write(path.join("snapshot-y.request"), b"\xff").unwrap();
+        fs::create_dir(path.join("snapshot-z.request")).unwrap();
         let mut requests = RequestDirectory::open(&path).unwrap();
         let error = RequestDirectory::open(&path).unwrap_err().to_string();
         assert!(error.contains("in use by another stream"), "{error}");
@@ -129,7 +139,9 @@ mod tests {
         assert_eq!(tables, [table("t.1"), table("\"u"), table("v")]);
         requests.remove(&found[0].id).unwrap();
         assert_eq!(requests.requests().unwrap(), found[1..]);
-        assert!(path.join("snapshot-x.malformed").exists());
+        for name in ["x", "y", "z"] {
+            assert!(path.join(format!("snapshot-{name}.malformed")).exists(), "{name}");
+        }
         let start = Instant::now();
         let due = [0, 500, 1000].map(|ms| requests.take_due(start + Duration::from_millis(ms)));
         assert_eq!(due, [true, false, true]);
