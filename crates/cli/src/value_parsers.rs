@@ -13,6 +13,7 @@ use jiff::civil::DateTime;
 use jiff::fmt::temporal::Pieces;
 use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
 use list::RowCondition;
+use mysqlbinlog::local_zone;
 
 use crate::exit::CommandFailure;
 
@@ -85,7 +86,7 @@ pub(crate) fn parse_level(text: &str) -> Result<ZstdLevel, String> {
 /// Parses a time with a UTC offset or `Z`, otherwise a local time; fractions of a second are allowed. Returns
 /// microseconds since 1970. Refuses a local time that a change of the clocks repeats or leaves out.
 pub(crate) fn parse_time(text: &str) -> Result<u64, String> {
-    parse_time_in(text, &TimeZone::system())
+    parse_time_in(text, &local_zone())
 }
 
 /// Error for times outside the range. Excludes the last day, so that the time is valid in every time zone.

@@ -1,12 +1,13 @@
 //! The command line of mysqlbinlog and of `bintide dump`.
 
-use std::ffi::OsString;
-use std::fs::File;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
 use std::io::{self, IsTerminal, Read, Write};
 use std::iter;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
+use logs::FileIdentity;
 use option_files::{FileChoice, OptionFileEnvironment};
 
 use crate::color_writer::{ColorWriter, PaintStyle, TerminalOutput};
@@ -231,6 +232,9 @@ fn run_checked(
     let files = parsed?;
     refuse_stop_in_standard_input(&files, &values, &mut talk)?;
     remote_settings::check(&values, &heeded, &mut talk)?;
+    if dialect == DumpDialect::Bintide {
+        refuse_log_as_result(&files, &values, &mut talk)?;
+    }
     let mut file = create_result_file(&values, &mut talk)?;
     let list = list_options::requested_list(&values, heeded.lists, &mut talk)?;
     let layout = list.as_ref().map(|list| list.layout());
@@ -254,6 +258,22 @@ fn refuse_stop_in_standard_input(
 ) -> Result<(), DumpExit> {
     if files == [b"-"] && values.unsigned(OptionId::StopPosition) != u64::MAX {
         talk.error(&[b"stop_position not allowed when input is STDIN"]);
+        return Err(DumpExit::FAILURE);
+    }
+    Ok(())
+}
+
+/// Refuses a log as the result file, which would be emptied. mysqlbinlog does not.
+fn refuse_log_as_result(
+    files: &[Vec<u8>],
+    values: &OptionValues,
+    talk: &mut DumpDiagnostics<'_>,
+) -> Result<(), DumpExit> {
+    let identity = |name: &[u8]| Some(FileIdentity::of(&fs::metadata(OsStr::from_bytes(name)).ok()?));
+    let Some(name) = values.text(OptionId::ResultFile) else { return Ok(()) };
+    let Some(result) = identity(name) else { return Ok(()) };
+    if files.iter().any(|log| identity(log) == Some(result)) {
+        talk.error(&[b"--result-file: ", name, b" is a log to read. Name another file"]);
         return Err(DumpExit::FAILURE);
     }
     Ok(())

@@ -65,4 +65,5 @@ pub use crate::command_line::{
     run_here, run_with,
 };
 pub use crate::dump_dialect::DumpDialect;
+pub use crate::local_time::local_zone;
 pub use crate::visible_writer::is_control_or_bidi;

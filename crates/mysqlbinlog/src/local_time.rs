@@ -1,13 +1,35 @@
 //! Times of events in the local time zone.
 
+use std::env;
+use std::fs;
+use std::path::Path;
+
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use sql::numbers::{put_four, put_two, put_u64};
 
+/// Directory of the system's time zones.
+const ZONES: &str = "/usr/share/zoneinfo";
+/// Rule for daylight saving time of the C library, for a time zone that has such a time, but no rule: that of the USA.
+const DEFAULT_RULE: &str = ",M3.2.0,M11.1.0";
+
 /// Returns the time zone of the environment, as the C library finds it; UTC if there is none.
-pub(crate) fn local_zone() -> TimeZone {
+pub fn local_zone() -> TimeZone {
     let zone = TimeZone::system();
-    if zone.is_unknown() { TimeZone::UTC } else { zone }
+    if !zone.is_unknown() {
+        return zone;
+    }
+    env::var("TZ").ok().and_then(|name| find_zone(&name)).unwrap_or(TimeZone::UTC)
+}
+
+/// Returns a time zone that is known to the C library, but not to jiff: in a directory of its own, such as
+/// `posix/Europe/Berlin`, or without a rule, such as `AEST-10AEDT`.
+fn find_zone(name: &str) -> Option<TimeZone> {
+    let name = name.strip_prefix(':').unwrap_or(name);
+    match fs::read(Path::new(ZONES).join(name)) {
+        Ok(bytes) => TimeZone::tzif(name, &bytes).ok(),
+        Err(_) => TimeZone::posix(&format!("{name}{DEFAULT_RULE}")).ok(),
+    }
 }
 
 /// Writes times, and caches the last one, because most events have the time of the one before.
@@ -102,7 +124,21 @@ fn timestamp(second: u64) -> Timestamp {
 mod tests {
     use jiff::tz::TimeZone;
 
-    use super::LocalTime;
+    use super::{LocalTime, find_zone};
+
+    #[test]
+    fn zones_of_the_c_library_are_found() {
+        let check = |name: &str, expected: Option<&str>| {
+            let zone = find_zone(name);
+            let at = jiff::Timestamp::from_second(1_593_600_000).unwrap();
+            let shown = zone.map(|zone| zone.to_datetime(at).to_string());
+            assert_eq!(shown.as_deref(), expected, "{name}");
+        };
+        check("AEST-10AEDT", Some("2020-07-01T21:40:00"));
+        check("EST5EDT4", Some("2020-07-01T06:40:00"));
+        check("no/such/zone", None);
+        check(":", None);
+    }
 
     #[test]
     fn both_forms() {

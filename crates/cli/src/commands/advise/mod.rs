@@ -14,8 +14,8 @@ use advise::{AdviseReport, AdviseSettings, LogSource, MeasureExtent, Measurement
 use anyhow::anyhow;
 use binlog::ZstdLevel;
 use clap::Args;
-use jiff::tz::TimeZone;
 use logs::archived_contents;
+use mysqlbinlog::local_zone;
 use serde::Serialize;
 use servers::{ServerAddress, SqlConnection};
 use tracing::{error, warn};
@@ -135,7 +135,7 @@ pub(crate) fn run(command: &AdviseArgs, global: &GlobalArgs) -> CommandResult {
     let server = fetched.as_ref().map(|(_, server)| server);
     let mut out = io::stdout().lock();
     if let Some(path) = &command.html {
-        page::write(&html::render(&report, server, &TimeZone::system()), path, &mut out)?;
+        page::write(&html::render(&report, server, &local_zone()), path, &mut out)?;
     }
     if command.json {
         write_document(&mut out, &AdviceDocument { report: &report, server })?;

@@ -1,8 +1,8 @@
 //! History of a row as lines of text.
 
 use inspect::stats::LogTime;
-use jiff::tz::TimeZone;
 use list::history::{HistoryBeginning, HistoryEntry, HistoryValue, RowHistory, RowKey};
+use mysqlbinlog::local_zone;
 
 use crate::screen::{ReportStyle, table_lines, visible};
 
@@ -19,7 +19,7 @@ pub(super) fn render(history: &RowHistory, style: ReportStyle) -> String {
     let mut table = style.table(&columns);
     for entry in &history.entries {
         let mut row = vec![
-            LogTime(entry.origin.time_us()).in_zone(&TimeZone::system()),
+            LogTime(entry.origin.time_us()).in_zone(&local_zone()),
             entry.id.to_string(),
             writer(entry),
             entry.change.verb().to_owned(),

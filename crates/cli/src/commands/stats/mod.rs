@@ -12,7 +12,7 @@ use clap::{Args, ValueEnum};
 use inspect::stats::{
     self, BreakdownKind, ChecksumVerification, CompressionRow, LogEnd, StatsReport, StatsSettings,
 };
-use jiff::tz::TimeZone;
+use mysqlbinlog::local_zone;
 use tracing::{error, warn};
 
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
@@ -122,14 +122,14 @@ pub(crate) fn run(command: &StatsArgs, global: &GlobalArgs) -> CommandResult {
     let report = collect(command, global)?;
     let mut out = io::stdout().lock();
     if let Some(path) = &command.html {
-        page::write(&html::render(&report, &TimeZone::system(), command.top), path, &mut out)?;
+        page::write(&html::render(&report, &local_zone(), command.top), path, &mut out)?;
     } else if command.rows {
         out.write_all(report.rows_lines())?;
     } else if command.json {
         write_document(&mut out, &report)?;
     } else {
         let style = ReportStyle::new(global.color.on_stdout());
-        let text = text::render(&report, style, &TimeZone::system(), command.top);
+        let text = text::render(&report, style, &local_zone(), command.top);
         screen::print(&text, &mut out)?;
     }
     Ok(verdict(&report))
@@ -189,7 +189,7 @@ fn collect(command: &StatsArgs, global: &GlobalArgs) -> Result<StatsReport, Comm
 fn settings(command: &StatsArgs) -> Result<StatsSettings, CommandFailure> {
     let mut settings = StatsSettings::new(command.top);
     settings.selection = command.transactions.selection()?;
-    settings.zone = TimeZone::system();
+    settings.zone = local_zone();
     if command.verify_binlog_checksum {
         settings.checksums = ChecksumVerification::Verify;
     }
