@@ -8,10 +8,11 @@ mod option_sources;
 mod option_table;
 mod server_role;
 
+use std::io;
 use std::marker::PhantomData;
 use std::sync::OnceLock;
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use clap::builder::StyledStr;
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
@@ -342,9 +343,11 @@ impl<R: ServerRole> ConnectionArgs<R> {
             "" => "Enter password: ".to_owned(),
             prefix => format!("Enter password ({prefix}): "),
         };
-        let typed = rpassword::prompt_password(prompt);
-        let typed =
-            typed.context("could not prompt for the password without a terminal (use --password-file)")?;
+        let typed = rpassword::prompt_password(prompt).map_err(|error| match error.kind() {
+            io::ErrorKind::Interrupted => anyhow!(servers::ConnectionError::Cancelled),
+            _ => anyhow!(error)
+                .context("could not prompt for the password without a terminal (use --password-file)"),
+        })?;
         Ok(self.typed.get_or_init(|| typed).clone())
     }
 }

@@ -63,10 +63,10 @@ pub(crate) fn dump_presets(
     Ok(presets)
 }
 
-/// Options and other arguments on the command line.
+/// Options and other arguments on the command line, of the command and of a command in it.
 #[derive(Debug, Default)]
 struct TypedOptions {
-    /// Name of the command.
+    /// Name of the command; empty if there is none.
     command: String,
     ids: Vec<Id>,
 }
@@ -77,15 +77,18 @@ impl TypedOptions {
         let Ok(matches) = command.clone().ignore_errors(true).try_get_matches_from(args) else {
             return Self::default();
         };
-        let Some((name, matches)) = matches.subcommand() else { return Self::default() };
-        let known = command.find_subcommand(name).into_iter().flat_map(Command::get_arguments);
-        let is_typed = |id: &&Id| matches.value_source(id.as_str()) == Some(ValueSource::CommandLine);
-        Self { command: name.to_owned(), ids: known.map(Arg::get_id).filter(is_typed).cloned().collect() }
-    }
-
-    /// Returns the options that a command has on the command line.
-    fn of(&self, command: &str) -> &[Id] {
-        if self.command == command { &self.ids } else { &[] }
+        let mut found = Self::default();
+        let mut next = matches.subcommand().map(|(name, matches)| (command, name, matches));
+        while let Some((outer, name, matches)) = next {
+            let Some(inner) = outer.find_subcommand(name) else { break };
+            if found.command.is_empty() {
+                inner.get_name().clone_into(&mut found.command);
+            }
+            let is_typed = |id: &&Id| matches.value_source(id.as_str()) == Some(ValueSource::CommandLine);
+            found.ids.extend(inner.get_arguments().map(Arg::get_id).filter(is_typed).cloned());
+            next = matches.subcommand().map(|(name, matches)| (inner, name, matches));
+        }
+        found
     }
 }
 
@@ -94,12 +97,32 @@ fn apply_to_commands(
     settings: &SettingsFile,
     typed: &TypedOptions,
 ) -> anyhow::Result<Command> {
-    let mut command = apply_to_command(command, None, settings, &[])?;
-    let names: Vec<String> = command.get_subcommands().map(|inner| inner.get_name().to_owned()).collect();
-    for name in names.iter().filter(|name| *name != DUMP_COMMAND) {
-        let Some(inner) = command.find_subcommand(name).cloned() else { continue };
-        let inner = apply_to_command(inner, Some(name), settings, typed.of(name))?;
-        command = command.mut_subcommand(name, |_| inner);
+    let command = apply_to_command(command, None, settings, &[])?;
+    // Other commands may refuse values of this one.
+    let name = &typed.command;
+    match command.find_subcommand(name).filter(|_| name != DUMP_COMMAND).cloned() {
+        Some(inner) => {
+            let inner = apply_to_tree(inner, name, settings, &typed.ids)?;
+            Ok(command.mut_subcommand(name, |_| inner))
+        }
+        None => Ok(command),
+    }
+}
+
+/// Applies the settings of a command to it, and to the commands in it, such as `archive ls`.
+fn apply_to_tree(
+    command: Command,
+    name: &str,
+    settings: &SettingsFile,
+    typed: &[Id],
+) -> anyhow::Result<Command> {
+    let mut command = apply_to_command(command, Some(name), settings, typed)?;
+    let inner_names: Vec<String> =
+        command.get_subcommands().map(|inner| inner.get_name().to_owned()).collect();
+    for inner_name in inner_names {
+        let Some(inner) = command.find_subcommand(&inner_name).cloned() else { continue };
+        let inner = apply_to_tree(inner, name, settings, typed)?;
+        command = command.mut_subcommand(inner_name, |_| inner);
     }
     Ok(command)
 }
@@ -149,11 +172,14 @@ fn options(command: &Command) -> Vec<(Id, String)> {
     all.filter(|(_, long)| !["help", "version", "config"].contains(&long.as_str())).collect()
 }
 
-/// Returns the long names of a command's options that settings can set.
+/// Returns the long names of the options of a command, and of the commands in it, that settings can set.
 fn keys(command: &Command) -> Vec<String> {
     match command.get_name() {
         DUMP_COMMAND => presettable_options().map(|long| long.replace('_', "-")).collect(),
-        _ => options(command).into_iter().map(|(_, long)| long).collect(),
+        _ => {
+            let own = options(command).into_iter().map(|(_, long)| long);
+            own.chain(command.get_subcommands().flat_map(keys)).collect()
+        }
     }
 }
 

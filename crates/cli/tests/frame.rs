@@ -494,6 +494,42 @@ fn settings_exclude_each_other_as_options_do() {
 }
 
 #[test]
+fn settings_apply_to_the_commands_of_a_command() {
+    let accounts = tempfile::NamedTempFile::new().expect("could not create a file");
+    let accounts = accounts.path().to_str().expect("a path that is not UTF-8");
+    let list = |variables: &[(&str, &str)]| {
+        let ran = bintide(&["relay", "user", "list", "--accounts", accounts], variables);
+        text(&ran.stdout).starts_with('{')
+    };
+    assert!(!list(&[]));
+    assert!(list(&[("BINTIDE_JSON", "1")]) && list(&[("BINTIDE_RELAY_JSON", "1")]));
+}
+
+#[test]
+fn values_of_other_commands_are_not_checked() {
+    let log = sample("rotation/binlog.000006");
+    // `history` requires DB.TABLE.
+    for arguments in [["verify", &log], ["stats", &log]] {
+        let ran = bintide(&arguments, &[("BINTIDE_TABLE", "t")]);
+        assert!(!text(&ran.stderr).contains("BINTIDE_TABLE"), "{ran:?}");
+    }
+    let refused = bintide(&["history", "--where", "id=1", &log], &[("BINTIDE_TABLE", "t")]);
+    assert!(text(&refused.stderr).contains("BINTIDE_TABLE"), "{refused:?}");
+}
+
+#[test]
+fn logs_are_no_result_files() {
+    let directory = tempfile::tempdir().expect("could not create a directory");
+    let log = directory.path().join("binlog.000001");
+    fs::copy(sample("rotation/binlog.000006"), &log).expect("could not copy a log");
+    let path = log.to_str().expect("a path that is not UTF-8");
+    let size = fs::metadata(&log).expect("no log").len();
+    let ran = bintide(&["dump", "--json", &format!("--result-file={path}"), path], &[]);
+    assert!(!ran.status.success() && text(&ran.stderr).contains("is a log to read"), "{ran:?}");
+    assert_eq!(fs::metadata(&log).expect("no log").len(), size);
+}
+
+#[test]
 fn settings_that_exclude_an_option_of_the_command_line_are_left_out() {
     let directory = tempfile::tempdir().expect("could not create a directory");
     let settings = directory.path().join("bintide.toml");

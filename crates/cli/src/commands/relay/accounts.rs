@@ -87,7 +87,7 @@ struct ListArgs {
     /// File of accounts
     #[arg(long, value_name = "FILE")]
     accounts: PathBuf,
-    /// Print the accounts as a JSON array
+    /// Print the accounts as a JSON document
     #[arg(long)]
     json: bool,
 }

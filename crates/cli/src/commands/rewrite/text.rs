@@ -104,13 +104,13 @@ pub(super) fn json(all: &[LogRewrite]) -> Value {
             | RewriteEnd::PerhapsInUse
             | RewriteEnd::NewestReceived
             | RewriteEnd::TargetExists => {
-                json!({ "log": done.path, "outcome": outcome_text(&done.end) })
+                json!({ "log": done.path.to_string_lossy(), "outcome": outcome_text(&done.end) })
             }
             RewriteEnd::Rewritten(file) => {
                 let mut value = tally(&file.report.tally);
-                value["log"] = json!(done.path);
+                value["log"] = json!(done.path.to_string_lossy());
                 value["outcome"] = json!(outcome_text(&done.end));
-                value["positions"] = json!(file.positions);
+                value["positions"] = json!(file.positions.as_ref().map(|path| path.to_string_lossy()));
                 value
             }
         })
