@@ -75,7 +75,10 @@ fn all_channels_are_warmed_or_one() -> Result<()> {
     warming.wait_for(100)?;
     let report = warming.end()?;
     ensure!(channels(&report) == ["east"] && report["rows"] == 100, "{report}");
-    ensure!(has_no_errors(&report) && report["filtered"] == 1 && report["rows_not_searched"] == 0, "{report}");
+    ensure!(
+        has_no_errors(&report) && report["filtered"] == 1 && report["rows_not_searched"] == 0,
+        "{report}"
+    );
     let of = |table: &str| searches(&replica, table);
     let (in_x, in_w) = (of("`x` . `t`")?, of("`w` . `t`")?);
     ensure!(in_x > 0 && in_w == 0, "{in_x} searches in one channel's table, {in_w} in the other's");
