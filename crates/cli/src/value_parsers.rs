@@ -7,6 +7,7 @@ use std::str::FromStr;
 
 use anyhow::anyhow;
 use binlog::ZstdLevel;
+use binlog::events::MariadbGtid;
 use binlog::gtid::{GtidSet, GtidTextError};
 use jiff::Timestamp;
 use jiff::civil::DateTime;
@@ -162,9 +163,7 @@ pub(crate) fn parse_any_gtids(text: &str) -> Result<GtidSet, String> {
 
 /// Returns whether a text starts with a GTID of MariaDB: domain, `server_id` and number.
 fn is_mariadb_gtid(text: &str) -> bool {
-    let first = text.split(',').next().unwrap_or_default();
-    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
-    first.split('-').count() == 3 && first.trim().split('-').all(is_number)
+    text.split(',').next().is_some_and(|first| first.trim().parse::<MariadbGtid>().is_ok())
 }
 
 /// Parses the name of a database. Only `--table` accepts patterns.

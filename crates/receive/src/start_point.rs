@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+use binlog::events::MariadbGtid;
 use binlog::gtid::GtidSet;
 use wire::{ReplicaStart, WireError};
 
@@ -43,10 +44,7 @@ impl FromStr for GtidState {
         {
             return Ok(Self::Set(set));
         }
-        let is_mariadb = |gtid: &str| {
-            let parts: Vec<&str> = gtid.trim().split('-').collect();
-            parts.len() == 3 && parts.iter().all(|part| part.parse::<u64>().is_ok())
-        };
+        let is_mariadb = |gtid: &str| gtid.trim().parse::<MariadbGtid>().is_ok();
         match text.split(',').all(is_mariadb) {
             true => Ok(Self::Mariadb(text.to_owned())),
             false => Err(

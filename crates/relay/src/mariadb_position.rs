@@ -34,7 +34,7 @@ impl std::str::FromStr for MariadbPosition {
             return Ok(position);
         }
         for gtid in text.split(',') {
-            let gtid = parse_gtid(gtid.trim()).ok_or(PositionTextError)?;
+            let gtid: MariadbGtid = gtid.trim().parse().map_err(|_| PositionTextError)?;
             if position.find(gtid.domain_id).is_some() {
                 return Err(PositionTextError);
             }
@@ -42,16 +42,6 @@ impl std::str::FromStr for MariadbPosition {
         }
         Ok(position)
     }
-}
-
-fn parse_gtid(text: &str) -> Option<MariadbGtid> {
-    let mut parts = text.split('-');
-    let gtid = MariadbGtid {
-        domain_id: parts.next()?.parse().ok()?,
-        server_id: parts.next()?.parse().ok()?,
-        sequence_number: parts.next()?.parse().ok()?,
-    };
-    parts.next().is_none().then_some(gtid)
 }
 
 impl MariadbPosition {
@@ -176,7 +166,7 @@ mod tests {
 
     fn list(text: &str) -> Vec<MariadbGtid> {
         let gtids = text.split(',').filter(|gtid| !gtid.is_empty());
-        gtids.map(|gtid| super::parse_gtid(gtid).unwrap()).collect()
+        gtids.map(|gtid| gtid.parse().unwrap()).collect()
     }
 
     #[test]

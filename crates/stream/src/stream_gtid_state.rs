@@ -58,7 +58,7 @@ impl StreamGtidState {
                 gtid.parse::<Gtid>().map(|gtid| set.add(gtid)).is_ok()
             }
             (Some(StreamGtids::LastByDomain(last)), Some(gtid)) => {
-                parse_mariadb_gtid(gtid).map(|gtid| last.insert(gtid.domain_id, gtid)).is_some()
+                gtid.parse::<MariadbGtid>().map(|gtid| last.insert(gtid.domain_id, gtid)).is_ok()
             }
             (_, None) | (None, _) => false,
         };
@@ -92,7 +92,7 @@ impl StreamGtids {
     pub fn contains(&self, gtid: &str) -> bool {
         match self {
             Self::Set(set) => gtid.parse::<Gtid>().is_ok_and(|gtid| set.contains(gtid)),
-            Self::LastByDomain(last) => parse_mariadb_gtid(gtid).is_some_and(|gtid| {
+            Self::LastByDomain(last) => gtid.parse::<MariadbGtid>().is_ok_and(|gtid| {
                 let last = last.get(&gtid.domain_id);
                 last.is_some_and(|last| gtid.sequence_number <= last.sequence_number)
             }),
@@ -104,18 +104,9 @@ impl StreamGtids {
         if text.is_empty() || text.contains(':') {
             return text.parse().ok().map(Self::Set);
         }
-        let last: Option<Vec<MariadbGtid>> = text.split(',').map(parse_mariadb_gtid).collect();
+        let last: Option<Vec<MariadbGtid>> = text.split(',').map(|gtid| gtid.parse().ok()).collect();
         Some(Self::LastByDomain(last?.into_iter().map(|gtid| (gtid.domain_id, gtid)).collect()))
     }
-}
-
-/// Parses `0-1-270`.
-fn parse_mariadb_gtid(text: &str) -> Option<MariadbGtid> {
-    let mut parts = text.splitn(3, '-');
-    let domain_id = parts.next()?.parse().ok()?;
-    let server_id = parts.next()?.parse().ok()?;
-    let sequence_number = parts.next()?.parse().ok()?;
-    Some(MariadbGtid { domain_id, server_id, sequence_number })
 }
 
 /// Writes a line `server`, and a line `gtids` if they are known.

@@ -27,6 +27,34 @@ impl fmt::Display for MariadbGtid {
     }
 }
 
+/// Error for a text that is not a GTID of MariaDB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MariadbGtidError;
+
+impl fmt::Display for MariadbGtidError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("expected a GTID of MariaDB, such as 0-1-270: domain, server_id and sequence number")
+    }
+}
+
+impl std::error::Error for MariadbGtidError {}
+
+impl std::str::FromStr for MariadbGtid {
+    type Err = MariadbGtidError;
+
+    fn from_str(text: &str) -> Result<Self, MariadbGtidError> {
+        let mut parts = text.split('-');
+        let mut part = || parts.next().ok_or(MariadbGtidError);
+        let [domain, server, number] = [part()?, part()?, part()?];
+        let (Ok(domain_id), Ok(server_id), Ok(sequence_number), None) =
+            (domain.parse(), server.parse(), number.parse(), parts.next())
+        else {
+            return Err(MariadbGtidError);
+        };
+        Ok(Self { domain_id, server_id, sequence_number })
+    }
+}
+
 /// Start of a transaction. The server ID is in the header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]

@@ -40,8 +40,8 @@ pub use self::incident::Incident;
 pub use self::intvar::{Intvar, IntvarKind};
 pub use self::load_block::LoadBlock;
 pub use self::mariadb::{
-    MariadbAnnotateRows, MariadbBinlogCheckpoint, MariadbGtid, MariadbGtidDetails, MariadbGtidEvent,
-    MariadbGtidList, MariadbQueryCompressed, MariadbRowsCompressed, MariadbStartEncryption,
+    MariadbAnnotateRows, MariadbBinlogCheckpoint, MariadbGtid, MariadbGtidDetails, MariadbGtidError,
+    MariadbGtidEvent, MariadbGtidList, MariadbQueryCompressed, MariadbRowsCompressed, MariadbStartEncryption,
 };
 pub use self::opaque::{Opaque, Unknown};
 pub use self::option_flag::{OptionFlag, OptionFlagMeaning};
