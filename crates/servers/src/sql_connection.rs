@@ -173,7 +173,8 @@ impl SqlConnection {
     /// Fails if the server cannot be reached, refuses the login, or the wait is cancelled.
     pub fn open(address: &ServerAddress) -> Result<Self, ConnectionError> {
         let mut connection = Self::open_with(address, SQL_CAPABILITIES)?;
-        connection.run(SESSION_SQL)?;
+        // A hostile server may answer with endless rows, which this refuses.
+        connection.rows(SESSION_SQL)?;
         Ok(connection)
     }
 

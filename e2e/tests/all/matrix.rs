@@ -316,7 +316,7 @@ fn is_too_old(package: TestPackage) -> bool {
 
 fn refused_by_name<T>(result: Result<T>) -> Result<()> {
     let message = format!("{:#}", result.err().context("the server is not refused")?);
-    let is_named = message.contains("is MySQL 5.5.") && message.contains("needs MySQL 5.6.5 or newer");
+    let is_named = message.contains("is MySQL 5.5.") && message.contains("expected MySQL 5.6.5 or later");
     ensure!(is_named, "{message}");
     Ok(())
 }
