@@ -56,7 +56,7 @@ fn try_abort(
     connection: &ConnectionConfig,
     topics: &StreamTopics,
 ) -> Result<(), KafkaError> {
-    let ends = TransactionEnds {
+    let ends = EndReaders {
         all: TopicReader::of_uncommitted(connection)?,
         committed: TopicReader::new(connection)?,
     };
@@ -74,12 +74,12 @@ fn try_abort(
 }
 
 /// Readers of the ends of partitions.
-struct TransactionEnds {
+struct EndReaders {
     all: TopicReader,
     committed: TopicReader,
 }
 
-impl TransactionEnds {
+impl EndReaders {
     /// Returns whether a partition has an open transaction.
     fn is_open(&self, topic: &str, partition: i32) -> Result<bool, KafkaError> {
         // In this order, records between the two requests do not count as open.
@@ -91,7 +91,7 @@ impl TransactionEnds {
 /// Writes a record to each partition with an open transaction, and aborts: the marker ends all records of the producer.
 fn abort_open(
     producer: &BaseProducer<KafkaContext>,
-    ends: &TransactionEnds,
+    ends: &EndReaders,
     topics: &[String],
 ) -> Result<(), KafkaError> {
     producer.begin_transaction()?;

@@ -6,7 +6,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::record_encoder::REGISTRY_MAGIC;
 
-/// Identity of a record: equal for records of the same change in the same topic, whoever wrote them.
+/// Identity of a record: equal for records of the same change in the same topic, from a connector or from a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct RecordIdentity(u128);
 
