@@ -10,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rdkafka::error::KafkaError;
+use rdkafka::message::Message as _;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
 
 use crate::error::KafkaSinkError;
@@ -17,7 +18,7 @@ use crate::kafka_connection::{ConnectionConfig, reason_of};
 use crate::kafka_context::KafkaContext;
 use crate::kafka_notice::KafkaNotice;
 use crate::progress_topic::PROGRESS_PARTITION;
-use crate::topic_reader::TopicReader;
+use crate::topic_reader::{PartitionRange, TopicReader};
 
 /// Time for the brokers to write the markers of a transaction that they are ending.
 const MARKER_TIMEOUT: Duration = Duration::from_secs(3);
@@ -62,13 +63,13 @@ fn try_abort(
     };
     // Each transaction of a stream has records in this partition, and no other producer writes to it.
     let begun = Instant::now();
-    while ends.is_open(&topics.progress, PROGRESS_PARTITION)? {
+    while ends.open_offset(&topics.progress, PROGRESS_PARTITION)?.is_some() {
         if begun.elapsed() < MARKER_TIMEOUT {
             thread::sleep(MARKER_INTERVAL);
             continue;
         }
         connection.notices.notify(KafkaNotice::TransactionLost { topic: topics.progress.clone() });
-        return abort_open(producer, &ends, &topics.all);
+        return abort_open(producer, &ends, topics);
     }
     Ok(())
 }
@@ -80,24 +81,46 @@ struct EndReaders {
 }
 
 impl EndReaders {
-    /// Returns whether a partition has an open transaction.
-    fn is_open(&self, topic: &str, partition: i32) -> Result<bool, KafkaError> {
+    /// Returns the offset of the first record of an open transaction in a partition.
+    fn open_offset(&self, topic: &str, partition: i32) -> Result<Option<i64>, KafkaError> {
         // In this order, records between the two requests do not count as open.
         let end = self.all.range(topic, partition)?.end;
-        Ok(self.committed.range(topic, partition)?.end < end)
+        let committed = self.committed.range(topic, partition)?.end;
+        Ok(Some(committed).filter(|committed| *committed < end))
+    }
+
+    /// Returns the time of the last committed progress in milliseconds; 0 if there is none.
+    fn last_commit_ms(&self, progress: &str) -> Result<i64, KafkaError> {
+        let mut last = 0;
+        self.committed.read(progress, &[PartitionRange::whole(PROGRESS_PARTITION)], |record| {
+            last = record.timestamp().to_millis().unwrap_or(0);
+        })?;
+        Ok(last)
+    }
+
+    /// Returns whether a partition has an open transaction whose records were written after this time.
+    fn is_open_after(&self, topic: &str, partition: i32, time_ms: i64) -> Result<bool, KafkaError> {
+        let Some(start) = self.open_offset(topic, partition)? else { return Ok(false) };
+        let mut is_later = false;
+        self.all.read(topic, &[PartitionRange { partition, start, end: start + 1 }], |record| {
+            is_later = record.timestamp().to_millis().is_none_or(|written| written > time_ms);
+        })?;
+        Ok(is_later)
     }
 }
 
-/// Writes a record to each partition with an open transaction, and aborts: the marker ends all records of the producer.
+/// Writes a record to each partition with records of the lost transaction, and aborts: the marker ends all records of the
+/// producer. Leaves out partitions whose open records are not later than the last committed progress: they are committed.
 fn abort_open(
     producer: &BaseProducer<KafkaContext>,
     ends: &EndReaders,
-    topics: &[String],
+    topics: &StreamTopics,
 ) -> Result<(), KafkaError> {
+    let committed_ms = ends.last_commit_ms(&topics.progress)?;
     producer.begin_transaction()?;
-    for topic in topics {
+    for topic in &topics.all {
         for partition in ends.all.partitions(topic)? {
-            if ends.is_open(topic, partition)? {
+            if ends.is_open_after(topic, partition, committed_ms)? {
                 let record = BaseRecord::with_opaque_to(topic, 0).partition(partition);
                 let record: BaseRecord<'_, [u8], [u8], usize> = record.key(ABORT_KEY).payload(b"");
                 producer.send(record).map_err(|(error, _)| error)?;

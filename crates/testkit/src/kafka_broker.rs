@@ -208,6 +208,32 @@ impl KafkaBroker {
         fetch::run(Command::new("cp").arg("-r").arg(&self.directory).arg(directory))
     }
 
+    /// Stops the broker, and cuts the markers at the ends of a stream's partitions that were written at this time or later, in
+    /// milliseconds. Kafka 4.3.1 loses them itself if it crashes after it has decided to commit a transaction, and no broker
+    /// leads the partitions at the first moment after its restart. Returns the number of markers.
+    ///
+    /// # Errors
+    /// Fails if the broker does not end, or its files cannot be changed.
+    pub fn lose_markers(&mut self, stream: &str, since_ms: i64) -> Result<usize> {
+        self.stop()?;
+        let data = self.directory.join("data");
+        let mut count = 0;
+        for entry in fs::read_dir(&data)? {
+            let path = entry?.path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            if name.starts_with(&format!("{stream}.")) && cut_marker(&path, since_ms)? {
+                count += 1;
+            }
+        }
+        // The broker then reads all logs, as after a crash.
+        for name in
+            [".kafka_cleanshutdown", "recovery-point-offset-checkpoint", "replication-offset-checkpoint"]
+        {
+            fs::remove_file(data.join(name))?;
+        }
+        Ok(count)
+    }
+
     /// Prepares the directory of its data.
     fn format(&self, scram_users: &[&str]) -> Result<()> {
         let mut java = self.java();
@@ -354,4 +380,39 @@ fn fetch_jars(directory: &Path) -> Result<()> {
     maven.args(["--quiet", "--batch-mode", COPY_GOAL, "-DincludeScope=runtime"]).current_dir(&work);
     fetch::run(maven.arg(format!("-DoutputDirectory={}", directory.display())))?;
     cache::remove_dir(&work)
+}
+
+/// Cuts the marker at the end of a partition, and removes the files that the broker derives from the log. Returns whether there
+/// was one.
+fn cut_marker(partition: &Path, since_ms: i64) -> Result<bool> {
+    let log = partition.join("00000000000000000000.log");
+    let bytes = fs::read(&log)?;
+    let Some(start) = last_marker(&bytes, since_ms) else { return Ok(false) };
+    fs::OpenOptions::new().write(true).open(&log)?.set_len(start as u64)?;
+    for entry in fs::read_dir(partition)? {
+        let path = entry?.path();
+        let is_derived =
+            |extension| ["index", "timeindex", "txnindex", "snapshot"].iter().any(|name| extension == *name);
+        if path.extension().is_some_and(is_derived) {
+            fs::remove_file(path)?;
+        }
+    }
+    Ok(true)
+}
+
+/// Returns the offset in bytes of the last batch of a log, if it is a marker that was written at this time or later.
+///
+/// Layout of a batch (Kafka's documentation, "Record Batch"): base offset (8 bytes), length of the rest (4), leader epoch (4),
+/// magic (1), CRC (4), attributes (2; bit 5 is set for a marker), last offset (4), first time (8).
+fn last_marker(bytes: &[u8], since_ms: i64) -> Option<usize> {
+    const MARKER: u16 = 1 << 5;
+    let (mut start, mut last) = (0, None);
+    while let Some(batch) = bytes.get(start..).filter(|batch| batch.len() >= 35) {
+        let size = 12 + u32::from_be_bytes(batch[8..12].try_into().ok()?) as usize;
+        let attributes = u16::from_be_bytes(batch[21..23].try_into().ok()?);
+        let written_ms = i64::from_be_bytes(batch[27..35].try_into().ok()?);
+        last = Some(start).filter(|_| attributes & MARKER != 0 && written_ms >= since_ms);
+        start += size;
+    }
+    last
 }

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
 use e2e::command::{ChildGuard, wait_for_within};
@@ -319,6 +319,30 @@ fn kills_lose_and_repeat_nothing() -> Result<()> {
     let records = KafkaSoak::new()?
         .run(&mut SeededRandom::new(seed), |count, _| faults.get(usize::try_from(count).ok()?).copied())?;
     ensure!(records > 60_000, "{records}");
+    Ok(())
+}
+
+/// A broker that has crashed within a commit can lose the markers of the transaction. The next run finds that, and readers get
+/// each record once.
+#[test]
+fn transactions_without_an_end_are_written_again() -> Result<()> {
+    let (mut broker, source) = (KafkaBroker::start(&[])?, source()?);
+    source.sql("insert into d.t (b) values ('a'), ('b'), ('c'); insert into d.no_key values (1), (2)")?;
+    stream_all(&broker, &source, &[])?;
+    // Markers are written after the brokers have confirmed a commit.
+    thread::sleep(Duration::from_secs(1));
+    let since = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis();
+    source.sql("update d.t set b = concat(b, 'x'); delete from d.no_key limit 1")?;
+    stream_all(&broker, &source, &[])?;
+    let lost = broker.lose_markers("bintide", i64::try_from(since)?)?;
+    ensure!(lost >= 3, "{lost} markers");
+    broker.start_again()?;
+    source.sql("update d.t set b = concat(b, 'y') limit 1")?;
+    let said = stream_all(&broker, &source, &[])?;
+    ensure!(said.contains("the brokers have lost the end of the last transaction"), "{said}");
+    compare(&printed_records(&source)?, &read_topics(&broker)?, KEYS)?;
+    let said = stream_all(&broker, &source, &[])?;
+    ensure!(!said.contains("have lost"), "{said}");
     Ok(())
 }
 
