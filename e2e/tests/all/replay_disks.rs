@@ -41,7 +41,7 @@ fn replays_resume_after_the_target_has_free_space() -> Result<()> {
             let printed = String::from_utf8_lossy(&output.stderr);
             ensure!(!output.status.success() && printed.contains("is full"), "{order}: {printed}");
             ensure!(
-                printed.contains("to resume, correct this on the target and run the same command again"),
+                printed.contains("to resume, remove the cause on the target and run the same command again"),
                 "{order}: {printed}"
             );
         }
