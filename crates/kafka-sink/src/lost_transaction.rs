@@ -47,7 +47,7 @@ pub(crate) fn abort_lost_transaction(
         return Ok(());
     }
     try_abort(producer, connection, topics).map_err(|error| KafkaSinkError::Other {
-        what: "aborting a transaction whose end the brokers have lost",
+        what: "looking for a transaction whose end the brokers have lost",
         reason: reason_of(&error),
     })
 }
@@ -61,6 +61,9 @@ fn try_abort(
         all: TopicReader::of_uncommitted(connection)?,
         committed: TopicReader::new(connection)?,
     };
+    // A login by token goes on only within these requests.
+    ends.all.partitions(&topics.progress)?;
+    ends.committed.partitions(&topics.progress)?;
     // Each transaction of a stream has records in this partition, and no other producer writes to it.
     let begun = Instant::now();
     while ends.open_offset(&topics.progress, PROGRESS_PARTITION)?.is_some() {
