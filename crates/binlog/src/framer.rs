@@ -83,13 +83,13 @@ impl Framer {
         }
         let header = EventHeader::decode(&mut Cursor::new(head))?;
         let size = header.checked_size(EVENT_SIZE_MAX)?;
+        let is_format = header.event_type == EventType::FormatDescription;
+        // An event that is not allowed here is an error before all of its bytes are read.
+        let checksum = if is_format { EventChecksum::Absent } else { self.checksum(&header)? };
         let Some(bytes) = bytes.get(..size) else {
             return Ok(FramerOutput::NeedMore { needed: size });
         };
-        let raw = match header.event_type {
-            EventType::FormatDescription => self.accept_format(bytes)?,
-            _ => RawEvent::new(bytes, self.checksum(&header)?)?,
-        };
+        let raw = if is_format { self.accept_format(bytes)? } else { RawEvent::new(bytes, checksum)? };
         if header.event_type == EventType::MariadbStartEncryption {
             self.following = FollowingBytes::MariadbCiphertext;
         }
@@ -187,6 +187,15 @@ mod tests {
         let (xid, old) = ((EventType::Xid, 8), (EventType::FormatDescription, 84));
         let new = (EventType::FormatDescription, 100);
         assert_eq!(events(Framer::new(), &log.concat()), Ok(vec![new, xid, new, xid, old, xid]));
+    }
+
+    #[test]
+    fn other_first_events_are_refused_before_they_are_complete() {
+        let mut xid = whole(&Event::Xid(Xid { xid: 1 }), ChecksumAlgorithm::Off);
+        xid[9..13].copy_from_slice(&EVENT_SIZE_MAX.to_le_bytes());
+        let (field, expected) = ("event type", "15 (a format description) as the first event");
+        let error = DecodeError::new(4, DecodeReason::Unexpected { field, found: 16, expected });
+        assert_eq!(Framer::new().next(&xid[..19]), Err(error));
     }
 
     #[test]

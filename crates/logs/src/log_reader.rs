@@ -43,6 +43,8 @@ pub struct LogReader {
     in_use: bool,
     /// End of the format description.
     format_end: u64,
+    /// Time of the first event: the log's creation, in seconds since 1970.
+    created_at: Option<u32>,
     /// Chunk from which [`LogReader::next_event`] takes events.
     current: Option<EventChunk>,
     current_index: usize,
@@ -200,6 +202,7 @@ impl LogReader {
             kind: LogKind::Binary,
             in_use: false,
             format_end: 0,
+            created_at: None,
             current: None,
             current_index: 0,
             buffer_pool: BufferPool::default(),
@@ -483,6 +486,18 @@ impl LogReader {
         self.input.is_removed().map_err(|cause| LogError::io("read the metadata of", &self.name, cause))
     }
 
+    /// Returns whether the file was removed, and `path` is a log with another first event. Rewriting a log, for example
+    /// to compress it, replaces the file, but keeps the first event.
+    pub(crate) fn is_replaced_by_log(&self, path: &Path) -> Result<bool, LogError> {
+        if !self.is_removed()? || !path.exists() {
+            return Ok(false);
+        }
+        let mut other = Self::open_stored(path)?;
+        other.keyring.clone_from(&self.keyring);
+        other.next_event()?;
+        Ok(other.created_at.is_some() && other.created_at != self.created_at)
+    }
+
     /// Returns the error for a torn log. For callers that know that the log no longer grows.
     pub fn torn_error(&self, torn: TornEvent) -> LogError {
         LogError::Torn { name: self.name.clone(), torn }
@@ -572,7 +587,9 @@ impl LogReader {
         large: LargeEvents,
     ) -> Result<FillStop, LogError> {
         loop {
-            if let Some(header) = large.header(&run.bytes[run.end..]) {
+            // The framer reports an event that is not allowed here, however large it is.
+            let is_expected = self.framer.format().is_some() && self.state != ReadState::MariadbCiphertext;
+            if is_expected && let Some(header) = large.header(&run.bytes[run.end..]) {
                 return match run.bounds.is_empty() {
                     true => self.check_large(header, run),
                     false => Ok(FillStop::Full),
@@ -689,6 +706,7 @@ impl LogReader {
         self.format = self.framer.format().cloned().map(Arc::new);
         // A relay log also contains the source's format description, after its own.
         if self.tail_start.offset == MAGIC.len() as u64 {
+            self.created_at = Some(raw.header().timestamp);
             let flags = raw.header().flags;
             self.in_use = flags.contains(EventFlags::IN_USE);
             self.kind = if flags.contains(EventFlags::RELAY_LOG) { LogKind::Relay } else { LogKind::Binary };
@@ -970,6 +988,19 @@ mod tests {
                 }
                 other => panic!("{size}: {other:?}"),
             }
+        }
+    }
+
+    #[test]
+    fn large_first_events_that_are_no_format_description_are_errors() {
+        let mut log = b"\xfebin".to_vec();
+        // A payload event of 5 MiB: time, type, server, size, next position, flags.
+        log.extend_from_slice(b"\0\0\0\0\x28\x01\0\0\0\0\0\x50\0\0\0\0\0\0\0");
+        log.resize(4 + (5 << 20), 0);
+        for size in [23, log.len()] {
+            let mut reader = LogReader::from_bytes("log".to_owned(), Arc::from(&log[..size]));
+            let error = reader.next_piece(1 << 16, 4 << 20).map(|_| ()).unwrap_err().to_string();
+            assert!(error.contains("event type is 40, expected 15"), "{error}");
         }
     }
 }

@@ -119,6 +119,10 @@ impl StoreCursor {
         if reader.is_at_head() && self.log.exists() {
             self.check_not_removed(reader)?;
         }
+        // After `RESET BINARY LOGS AND GTIDS`, the server uses the names of its logs again.
+        if reader.is_replaced_by_log(&self.log)? {
+            return Err(LogError::Removed { name: self.log.display().to_string() });
+        }
         match (end, self.phase) {
             // The log may have grown after its end was reached, and before the index was read.
             (EndOfLog::Open { .. } | EndOfLog::Torn(_), FollowPhase::Reading) => {

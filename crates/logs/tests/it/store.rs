@@ -235,6 +235,32 @@ fn logs_received_again_are_not_skipped() {
     assert!(message.starts_with("b.000001 was removed before it was read to its end"), "{message}");
 }
 
+/// After RESET BINARY LOGS AND GTIDS, a server uses a name again: the new log of this name does not count as read.
+/// A compressed log has another file, too, but the same first event.
+#[test]
+fn logs_of_a_reset_server_are_not_skipped() {
+    let head = log(&[format(0)]);
+    let mut reset = log(&[format(0), event(QUERY, 0, b"one"), event(STOP, 0, b"")]);
+    let rewritten = reset.clone();
+    reset[4..8].copy_from_slice(&9_u32.to_le_bytes());
+    let events = [head.clone(), event(QUERY, 0, b"two")].concat();
+    let expected = [at("b.000002", 15, 4)];
+    for (replacement, expected) in [(rewritten, Some(expected)), (reset, None)] {
+        let directory = StoreFixture::new(&[("b.index", b"./b.000001\n"), ("b.000001", &events)]);
+        let mut follower = follower(&directory);
+        assert!(follow(&mut follower).is_ok_and(|events| events.len() == 2));
+        directory.write("new", &replacement);
+        fs::rename(directory.0.path().join("new"), directory.0.path().join("b.000001")).unwrap();
+        directory.write("b.000002", &head);
+        directory.write("b.index", b"./b.000001\n./b.000002\n");
+        let found = follow(&mut follower);
+        match expected {
+            Some(expected) => assert_eq!(found, Ok(expected.to_vec())),
+            None => assert!(found.unwrap_err().contains("b.000001 was removed before it was read")),
+        }
+    }
+}
+
 /// The index names a log that does not exist.
 #[test]
 fn missing_logs_are_named() {
