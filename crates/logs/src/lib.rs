@@ -115,7 +115,9 @@ pub use crate::own_files::{
 };
 pub use crate::piece_reader::{PayloadPart, PieceReader, PieceSizes, WalkPiece, inner_events};
 pub use crate::regular_file::open_regular;
-pub use crate::rewrite_positions::{PositionPair, RewritePositions, numbered_path, positions_path};
+pub use crate::rewrite_positions::{
+    PositionPair, RewritePositions, RewrittenSizes, numbered_path, positions_path,
+};
 pub use crate::server_identity::ServerIdentity;
 pub use crate::statement_table_maps::StatementTableMaps;
 pub use crate::store::{IgnoredIndexPath, Store};

@@ -1,6 +1,7 @@
 //! Mapping of positions between a rewritten log and the original log.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -24,6 +25,55 @@ pub struct PositionPair {
     pub original: u64,
     /// Position in the rewritten log.
     pub rewritten: u64,
+}
+
+/// Sizes of a rewritten log and of the original log: the last line of a list. Its text is
+/// `# 1000 bytes became 600`, and `# 1512 bytes became 600, with encryption headers of 512 and 0` if one of the logs is
+/// encrypted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RewrittenSizes {
+    /// Sizes of both files in bytes. The list is for a log whose file has this size.
+    pub files: PositionPair,
+    /// Sizes of the headers of encrypted files in bytes, which no position includes; 0 if a file is not encrypted.
+    pub headers: PositionPair,
+}
+
+impl RewrittenSizes {
+    /// Parses the last line of a list.
+    fn parse(line: &str) -> Option<Self> {
+        let (files, headers) = match line.strip_prefix("# ")?.split_once(", with encryption headers of ") {
+            Some((files, headers)) => (files, PositionPair::parse(headers, " and ")?),
+            None => (line.strip_prefix("# ")?, PositionPair { original: 0, rewritten: 0 }),
+        };
+        Some(Self { files: PositionPair::parse(files, " bytes became ")?, headers })
+    }
+
+    /// Returns the positions at which the logs end.
+    const fn ends(self) -> PositionPair {
+        PositionPair {
+            original: self.files.original.saturating_sub(self.headers.original),
+            rewritten: self.files.rewritten.saturating_sub(self.headers.rewritten),
+        }
+    }
+}
+
+impl fmt::Display for RewrittenSizes {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { files, headers } = self;
+        write!(out, "# {} bytes became {}", files.original, files.rewritten)?;
+        if headers.original > 0 || headers.rewritten > 0 {
+            write!(out, ", with encryption headers of {} and {}", headers.original, headers.rewritten)?;
+        }
+        Ok(())
+    }
+}
+
+impl PositionPair {
+    /// Parses two numbers with this text between them.
+    fn parse(text: &str, separator: &str) -> Option<Self> {
+        let (original, rewritten) = text.split_once(separator)?;
+        Some(Self { original: original.parse().ok()?, rewritten: rewritten.parse().ok()? })
+    }
 }
 
 /// Returns the path of a log's first list of positions: beside the log, with the prefix `positions.`. A pattern for the
@@ -60,15 +110,15 @@ impl RewritePositions {
         // The last list is for this file. Each earlier list is for the file from which the next list starts.
         let (mut lists, mut size) = (Vec::new(), file_size);
         for list in found.into_iter().rev() {
-            if let Some(sizes) = list.sizes.filter(|sizes| sizes.rewritten == size) {
-                size = sizes.original;
+            if let Some(sizes) = list.sizes.filter(|sizes| sizes.files.rewritten == size) {
+                size = sizes.files.original;
                 lists.push(list);
             }
         }
         lists.reverse();
         let leads_on = |pair: &[PositionList]| {
             let [one, next] = pair else { return false };
-            one.sizes.zip(next.sizes).is_some_and(|(one, next)| one.rewritten == next.original)
+            one.sizes.zip(next.sizes).is_some_and(|(one, next)| one.files.rewritten == next.files.original)
         };
         assert!(lists.windows(2).all(leads_on), "ours: each list is chosen by the size of its rewritten log");
         for list in &mut lists {
@@ -154,7 +204,7 @@ struct PositionList {
     lines: BufReader<File>,
     line: String,
     /// Sizes of both files. A truncated list lacks them, because its log was not completed.
-    sizes: Option<PositionPair>,
+    sizes: Option<RewrittenSizes>,
     /// Present transaction; `None` at the log's head.
     current: Option<PositionPair>,
     /// Next transaction, or the ends of both logs.
@@ -227,11 +277,11 @@ impl PositionList {
         let read = self.lines.read_line(&mut self.line);
         read.map_err(|cause| LogError::io("read", &self.name, cause))?;
         let line = self.line.trim_end();
-        let (next, is_last) = match parse_sizes(line) {
-            Some(sizes) => (sizes, true),
+        let (next, is_last) = match RewrittenSizes::parse(line) {
+            Some(sizes) => (sizes.ends(), true),
             None => {
                 let invalid = || self.invalid_list(format!("line {line:?} is invalid"));
-                (parse_pair(line).ok_or_else(invalid)?, false)
+                (PositionPair::parse(line, "\t").ok_or_else(invalid)?, false)
             }
         };
         if self.current.is_some_and(|this| next.original <= this.original || next.rewritten <= this.rewritten)
@@ -252,28 +302,16 @@ impl PositionList {
     }
 }
 
-/// Parses a line such as `1000\t600`.
-fn parse_pair(line: &str) -> Option<PositionPair> {
-    let (before, after) = line.split_once('\t')?;
-    Some(PositionPair { original: before.parse().ok()?, rewritten: after.parse().ok()? })
-}
-
-/// Parses the last line, such as `# 1000 bytes became 600`.
-fn parse_sizes(line: &str) -> Option<PositionPair> {
-    let (before, after) = line.strip_prefix("# ")?.split_once(" bytes became ")?;
-    Some(PositionPair { original: before.parse().ok()?, rewritten: after.parse().ok()? })
-}
-
 /// Reads the sizes of both logs from the last line, and goes back to the start.
-fn read_sizes(file: &mut File) -> std::io::Result<Option<PositionPair>> {
+fn read_sizes(file: &mut File) -> std::io::Result<Option<RewrittenSizes>> {
     /// Number of bytes read at the end: more than the longest last line.
-    const LINE_SIZE_MAX: u64 = 80;
+    const LINE_SIZE_MAX: u64 = 160;
     let size = file.seek(SeekFrom::End(0))?;
     file.seek(SeekFrom::Start(size.saturating_sub(LINE_SIZE_MAX)))?;
     let mut end = Vec::new();
     file.take(LINE_SIZE_MAX).read_to_end(&mut end)?;
     file.seek(SeekFrom::Start(0))?;
-    Ok(String::from_utf8_lossy(&end).lines().next_back().and_then(parse_sizes))
+    Ok(String::from_utf8_lossy(&end).lines().next_back().and_then(RewrittenSizes::parse))
 }
 
 #[cfg(test)]
@@ -328,6 +366,14 @@ mod tests {
         check(600, moved(500, 350), 800);
         let mut list = open(LIST, 700).unwrap();
         assert_eq!((list.seek_original(500).unwrap(), list.to_rewritten(500)), (moved(400, 300), 350));
+    }
+
+    #[test]
+    fn headers_of_encrypted_logs_are_no_part_of_positions() {
+        let list = "126\t126\n400\t300\n# 1412 bytes became 700, with encryption headers of 512 and 0\n";
+        let mut list = open(list, 700).unwrap();
+        list.seek_rewritten(600).unwrap();
+        assert_eq!((list.to_original(600), list.to_original(700), list.to_rewritten(850)), (800, 900, 650));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::thread;
 
 use binlog::MAGIC_ENCRYPTED;
 use binlog::encryption::{ENCRYPTED_HEADER_SIZE, EncryptedHeader, Keyring};
-use logs::{LogReader, open_regular, positions_path};
+use logs::{LogReader, PositionPair, RewrittenSizes, open_regular, positions_path};
 
 use crate::content_digest::scan_log;
 use crate::encrypted_writer::EncryptedWriter;
@@ -200,14 +200,24 @@ fn run_with_positions(
         failed = failed.take().or(line.err());
         progress(moved.into())
     })?;
-    let sizes = fs::metadata(job.source).and_then(|before| Ok((before.len(), log.file().metadata()?.len())));
-    let written = failed.map_or(Ok(()), Err).and(sizes).and_then(|(before, after)| {
-        writeln!(list, "# {before} bytes became {after}")?;
+    let headers = header_sizes(job)?;
+    let files = fs::metadata(job.source).and_then(|before| {
+        Ok(PositionPair { original: before.len(), rewritten: log.file().metadata()?.len() })
+    });
+    let written = failed.map_or(Ok(()), Err).and(files).and_then(|files| {
+        writeln!(list, "{}", RewrittenSizes { files, headers })?;
         list.flush()
     });
     let what = || format!("the list of positions {}", positions_path(job.target).display());
     written.map_err(|cause| RewriteError::Write { what: what(), cause })?;
     Ok(report)
+}
+
+/// Returns the sizes of the headers of the old and of the new log.
+fn header_sizes(job: &FileJob<'_>) -> Result<PositionPair, RewriteError> {
+    let original = read_encrypted_header(job.source)?.map_or(0, |_| ENCRYPTED_HEADER_SIZE as u64);
+    let rewritten = if job.encryption == OutputEncryption::Preserve { original } else { 0 };
+    Ok(PositionPair { original, rewritten })
 }
 
 /// Returns true if both paths lead to the same existing file.
