@@ -329,10 +329,15 @@ impl StoreWriter {
         let names = log_names(&text, &index)?;
         let [kept @ .., last] = &names[..] else { return Ok(()) };
         let Some(before) = kept.last() else { return Ok(()) };
+        let is_own = self.log.as_ref().is_some_and(|log| log.name == *last);
+        assert!(is_own, "ours: the last log of the index is being written");
+        // What can fail comes first. The next opening completes an interrupted removal.
+        let before = self.recover((*before).to_owned())?;
+        self.list_purged(&[last])?;
         let lines: String = text.lines().take(kept.len()).map(|line| format!("{line}\n")).collect();
         self.replace(&index, &lines)?;
-        self.log = Some(self.recover((*before).to_owned())?);
-        self.remove(last)
+        self.log = Some(before);
+        self.remove_purged(kept)
     }
 
     /// Truncates the last log after its last event.

@@ -10,6 +10,7 @@ use super::StoreWriter;
 use crate::error::LogError;
 use crate::own_files::{FileAccess, private_options, replace_file, sync_parent};
 use crate::regular_file::read_regular_text;
+use crate::rewrite_positions::{numbered_path, positions_path};
 use crate::store_directory::{
     PURGE_LIST, PURGE_MARK_PREFIX, PURGE_MARK_SUFFIX, entries, io_error, is_log_name, log_names, whole_lines,
 };
@@ -79,13 +80,14 @@ impl StoreWriter {
 
     /// Lists the oldest logs as purged, and removes them from the index.
     fn remove_from_index(&self, index: &Path, text: &str, count: usize) -> Result<(), LogError> {
-        let names = log_names(text, index)?;
-        let line = |name: &str| format!("{name}\n");
-        self.replace(
-            &self.directory.path.join(PURGE_LIST),
-            &names[..count].iter().copied().map(line).collect::<String>(),
-        )?;
+        self.list_purged(&log_names(text, index)?[..count])?;
         self.drop_index_lines(index, text, count)
+    }
+
+    /// Lists logs as purged: if their removal is interrupted, the next opening of the store completes it.
+    pub(super) fn list_purged(&self, names: &[&str]) -> Result<(), LogError> {
+        let lines: String = names.iter().map(|name| format!("{name}\n")).collect();
+        self.replace(&self.directory.path.join(PURGE_LIST), &lines)
     }
 
     /// Rewrites the index without its first `count` lines.
@@ -154,8 +156,13 @@ impl StoreWriter {
 
     fn remove_log(&self, name: &str) -> Result<(), LogError> {
         self.remove(name)?;
-        // A compressed log has a position list beside it.
-        self.remove(&format!("positions.{name}"))
+        // A compressed log has a list of positions beside it, or several. The last list goes first, so that none remains
+        // behind a gap.
+        let first = positions_path(Path::new(name));
+        let list = |number| numbered_path(&first, number).display().to_string();
+        let exists = |number: &u64| self.directory.path.join(list(*number)).exists();
+        let count = (1..).take_while(exists).count() as u64;
+        (1..=count).rev().try_for_each(|number| self.remove(&list(number)))
     }
 
     /// Returns the number of the oldest logs beyond the retention limit.
