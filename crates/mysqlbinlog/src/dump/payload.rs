@@ -27,6 +27,10 @@ const PAYLOAD_AHEAD_MAX: usize = 2 << 20;
 /// Maximum size of the events of such a payload, in bytes.
 const EVENTS_AHEAD_MAX: usize = 8 << 20;
 
+/// Maximum size of the events of all such payloads of a block, in bytes. A block of 512 KiB has thousands of times as
+/// much if its transactions repeat the same bytes.
+const BLOCK_EVENTS_MAX: usize = 32 << 20;
+
 /// Bytes of a large payload read at a time.
 const PIECE_SIZE: usize = 1 << 20;
 
@@ -70,7 +74,8 @@ impl PayloadEvents {
             if bytes.get(EVENT_TYPE_AT) != Some(&PAYLOAD) || bytes.len() > PAYLOAD_AHEAD_MAX {
                 continue;
             }
-            let Some(chunk) = open_payload(bytes, &block.format, opener) else { continue };
+            let size_max = EVENTS_AHEAD_MAX.min(BLOCK_EVENTS_MAX.saturating_sub(buffer.len()));
+            let Some(chunk) = open_payload(bytes, &block.format, size_max, opener) else { continue };
             let first = opened.events.len();
             put_unwrapped(&mut buffer, &mut opened.events, &chunk, &block.format, rules);
             opened.payloads.push((index, first..opened.events.len()));
@@ -93,15 +98,24 @@ impl PayloadEvents {
     }
 }
 
-/// Returns the events of a payload; `None` if it is empty, too large to be opened ahead, or damaged.
-fn open_payload(bytes: &[u8], format: &LogFormat, opener: &mut PayloadOpener) -> Option<Vec<u8>> {
+/// Returns the events of a payload; `None` if it is empty, has more than `size_max` bytes of events, or is damaged.
+fn open_payload(
+    bytes: &[u8],
+    format: &LogFormat,
+    size_max: usize,
+    opener: &mut PayloadOpener,
+) -> Option<Vec<u8>> {
     let header = EventHeader::decode(&mut Cursor::new(bytes)).ok()?;
     let decoded = decode(bytes, &header, format.checksum.for_events(), format)?;
     let Event::TransactionPayload(payload) = decoded else { return None };
+    // The size is only the writer's statement, but it saves the work that the limit below would discard.
+    if payload.uncompressed_size.is_some_and(|stated| stated > size_max as u64) {
+        return None;
+    }
     let mut inner = opener.open(&payload).ok()?;
     let mut chunk = Vec::new();
     while inner.next_chunk(BATCH_SIZE, &mut chunk).ok()? > 0 {
-        if chunk.len() > EVENTS_AHEAD_MAX {
+        if chunk.len() > size_max {
             return None;
         }
     }
