@@ -381,6 +381,13 @@ impl LogJudge {
         let unfinished =
             open.map(|offset| format!("; the transaction at {offset} is incomplete")).unwrap_or_default();
         match (end, followed) {
+            // A replica that loses its connection within a transaction closes its relay log.
+            (EndOfLog::Closed, _) if log.kind == Some(LogKind::Relay) => {
+                if let Some(offset) = open {
+                    let remark = format!("the log is closed; the transaction at {offset} is incomplete");
+                    self.add_remark(&log.name, remark);
+                }
+            }
             (EndOfLog::Closed, _) => {
                 if let Some(offset) = open {
                     let detail = "the log is closed, but the transaction has no commit";
