@@ -26,12 +26,18 @@ const DATABASE_QUERIES: [&str; 11] = [
     "SELECT * FROM information_schema.views WHERE table_schema",
     "SELECT * FROM information_schema.triggers WHERE trigger_schema",
     "SELECT * FROM information_schema.routines WHERE routine_schema",
-    "SELECT * FROM information_schema.events WHERE event_schema",
+    // Without the time of the last execution, and the state that an execution changes.
+    "SELECT event_schema, event_name, definer, time_zone, event_definition, event_type, execute_at, interval_value,
+       interval_field, sql_mode, starts, ends, on_completion, created, last_altered, event_comment, originator,
+       character_set_client, collation_connection, database_collation FROM information_schema.events
+       WHERE event_schema",
 ];
 
 /// Queries about the whole server: ids that change with each table rebuild, and accounts. Refused queries are ignored.
-const SERVER_QUERIES: [&str; 8] = [
+const SERVER_QUERIES: [&str; 9] = [
     "SELECT name, table_id, space FROM information_schema.innodb_tables ORDER BY name",
+    // Its name before MySQL 8.0, and in MariaDB.
+    "SELECT name, table_id, space FROM information_schema.innodb_sys_tables ORDER BY name",
     "SELECT * FROM information_schema.user_privileges ORDER BY 1, 2, 3, 4",
     "SELECT * FROM information_schema.schema_privileges ORDER BY 1, 2, 3, 4, 5",
     "SELECT * FROM information_schema.table_privileges ORDER BY 1, 2, 3, 4, 5",

@@ -49,8 +49,7 @@ pub(crate) const PROGRESS_OUT_OF_ORDER: u16 = 1690;
 /// the row. If that session rolls back, the number of this transaction is not the next number, and this transaction
 /// must not commit. The statement then adds to the largest BIGINT, which is an error in every SQL mode.
 ///
-/// Columns that have their value already are left out: the server then compares and logs less. Without a position, no
-/// transaction beyond it was ever saved.
+/// Columns that have their value already are left out: the server then compares and logs less.
 pub(crate) fn put_progress(
     out: &mut String,
     progress: &ReplayProgress,
@@ -58,12 +57,15 @@ pub(crate) fn put_progress(
     saved_intent: SavedIntent,
 ) {
     assert!(stream > 0, "ours: the rows of the progress table are numbered from 1");
-    assert!(progress.position.is_some() || progress.beyond.is_empty(), "ours: beyond is beyond a position");
     let _ = write!(out, "UPDATE {PROGRESS_TABLE} SET gtids='{}'", progress.gtids);
     if let Some(end) = &progress.position {
         out.push_str(",log=X'");
         put_hex(out, end.log.as_bytes());
-        let _ = write!(out, "',position={},beyond='{}'", end.position, beyond_text(&progress.beyond));
+        let _ = write!(out, "',position={}", end.position);
+    }
+    // Without a position, an interrupted statement was the first one.
+    if progress.position.is_some() || !progress.beyond.is_empty() {
+        let _ = write!(out, ",beyond='{}'", beyond_text(&progress.beyond));
     }
     if saved_intent == SavedIntent::Possible {
         out.push_str(",intent=NULL");
@@ -263,6 +265,10 @@ mod tests {
         let progress = ReplayProgress { position: None, beyond: Vec::new(), ..progress };
         check(&progress, SavedIntent::Possible, "gtids='',intent=NULL,commits=IF(commits=6,7,~0+commits+1)");
         check(&progress, SavedIntent::None, "gtids='',commits=IF(commits=6,7,~0+commits+1)");
+        // The first transaction was a statement that was interrupted, but was run.
+        let first = SourcePosition { log: "b.1".into(), position: 4 };
+        let settled = ReplayProgress { beyond: vec![first], commits: None, ..progress.clone() };
+        check(&settled, SavedIntent::None, "gtids='',beyond='622e31 4\n'");
         check(&ReplayProgress { commits: None, ..progress }, SavedIntent::None, "gtids=''");
     }
 
