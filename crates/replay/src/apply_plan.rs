@@ -1,5 +1,6 @@
 //! Apply plan of a transaction: the steps that apply it to a target.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -12,6 +13,8 @@ use binlog::{
     EventType, Flavour, NextPosition, PayloadError, PayloadOpener, RawEvent, TransactionKind,
     TransactionVerb,
 };
+
+use sql::{StatementKind, classify_statement};
 
 use crate::load_file_content::{LoadFileCollector, LoadFileContent};
 use crate::row_events::RowEvents;
@@ -82,6 +85,8 @@ pub struct SourceStatement {
     pub thread_id: Option<u32>,
     /// Session variables that the statement depends on.
     pub context: Arc<SessionVariables>,
+    /// Version of the server that wrote the log, such as 8, 0, 43.
+    pub server_version: (u32, u32, u32),
     /// Inputs that are not session variables.
     pub variables: Vec<StatementInput>,
     /// File that the statement loads.
@@ -512,6 +517,7 @@ impl ApplyPlanBuilder {
             time: StatementTime { seconds: header.timestamp, micros },
             thread_id: is_of_thread.then_some(query.thread_id),
             context: Arc::clone(&self.context),
+            server_version: self.format.version_numbers(),
             variables: std::mem::take(&mut self.inputs.values),
             load,
             error_code: query.error_code,
@@ -650,6 +656,17 @@ impl SourceStatement {
     /// Returns the outcome of the statement on the source.
     pub fn outcome(&self) -> SourceOutcome {
         SourceOutcome::of(self.error_code)
+    }
+
+    /// Returns the text in UTF-8, from the client's character set.
+    pub fn text(&self) -> Cow<'_, str> {
+        let client = self.context.charset.map(|[client, ..]| client);
+        sql::decode_statement(&self.sql, client, self.context.flavour())
+    }
+
+    /// Returns the kind of the statement, with the tables that it names.
+    pub(crate) fn kind(&self) -> StatementKind {
+        classify_statement(self.text().as_bytes())
     }
 
     /// Returns a `CREATE TABLE … SELECT` without its query; `None` for any other statement.

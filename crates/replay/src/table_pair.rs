@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use binlog::Event;
-use sql::{ReplicationFilter, StatementKind, classify_statement};
+use sql::{ReplicationFilter, StatementKind};
 
 use crate::apply_plan::{ApplyPlan, ApplyPlanError, ApplyStep, SourceStatement, TransactionShape};
 use crate::replay_error::ReplayError;
@@ -124,7 +124,7 @@ impl TransactionFilter<'_> {
         if !self.0.accepts_database(self.0.target_database(&statement.default_database)) {
             return;
         }
-        let StatementKind::Tables(tables) = classify_statement(&statement.sql) else { return };
+        let StatementKind::Tables(tables) = statement.kind() else { return };
         for named in &tables {
             let database = named.database.as_deref().unwrap_or(&statement.default_database);
             self.put_table(database, &named.table, out);
@@ -133,7 +133,7 @@ impl TransactionFilter<'_> {
 
     /// Adds the default database of a statement, and the databases of the tables that it names.
     fn put_databases_of_statement(self, statement: &SourceStatement, out: &mut BTreeSet<Box<[u8]>>) {
-        let tables = match classify_statement(&statement.sql) {
+        let tables = match statement.kind() {
             StatementKind::Tables(tables) => tables,
             _ => return,
         };

@@ -84,7 +84,7 @@ impl TransactionFilter<'_> {
 
     fn note_tables_of_statement(self, statement: &SourceStatement, unmatched: &mut UnmatchedRules) {
         let default = self.0.target_database(&statement.default_database);
-        unmatched.record_statement(&classify_statement(&statement.sql), default);
+        unmatched.record_statement(&statement.kind(), default);
     }
 
     fn note_tables_of_rows(self, rows: &RowEvents, unmatched: &mut UnmatchedRules) {
@@ -110,8 +110,10 @@ impl TransactionFilter<'_> {
     /// Returns a statement under the rewritten database names; `None` if the filter excludes it.
     pub(crate) fn filter_statement(self, mut statement: SourceStatement) -> Option<SourceStatement> {
         let default = self.0.target_database(&statement.default_database).to_vec();
+        let is_accepted =
+            is_savepoint(&statement.sql) || self.0.accepts_statement(&statement.kind(), &default);
+        // The offset is in the statement's own bytes.
         let kind = classify_statement(&statement.sql);
-        let is_accepted = is_savepoint(&statement.sql) || self.0.accepts_statement(&kind, &default);
         if let (StatementKind::DropTrigger(Some(at)), true) = (kind, self.0.has_table_rules()) {
             // The filter may exclude the trigger's table; the trigger does not exist then.
             statement.sql.splice(at..at, *b" IF EXISTS");

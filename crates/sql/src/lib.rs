@@ -9,6 +9,7 @@
 //! | parse definitions of tables and databases, and their changes | [`ddl`] |
 //! | name families of data types | [`data_type`] |
 //! | find the tables that a statement changes | [`classify_statement`] |
+//! | decode a statement from its client's character set | [`query_text`], [`decode_statement`] |
 //! | find out whether a statement changes rows | [`is_row_statement`] |
 //! | select databases and tables by a replica's rules | [`ReplicationFilter`] |
 //! | select tables by patterns with `*` and `?` | [`TablePattern`] |
@@ -41,8 +42,9 @@ mod wildcard_pattern;
 pub use crate::replication_filter::{FilterRule, FilterRuleError, ReplicationFilter};
 pub use crate::sql_words::{SqlWord, SqlWords};
 pub use crate::statement::{
-    StatementKind, TableReference, TemporaryTableChange, classify_statement, executed_statement,
-    find_start_transaction, first_word, is_account_statement, is_row_statement, temporary_table_change,
+    StatementKind, TableReference, TemporaryTableChange, classify_statement, decode_statement,
+    executed_statement, find_start_transaction, first_word, is_account_statement, is_row_statement,
+    query_text, temporary_table_change,
 };
 pub use crate::statement_digest::statement_digest;
 pub use crate::table_pattern::{TableNamePart, TablePattern, split_table_name};

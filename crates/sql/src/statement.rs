@@ -3,14 +3,15 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use binlog::Flavour;
+use binlog::events::{Query, StatusVar};
 use binlog::sql_mode::ANSI_QUOTES;
+use binlog::{Charset, Collation, Flavour};
 
 use crate::lexer::{SqlLexer, SqlTokenKind, name_of};
 use crate::token_cursor::TokenCursor;
 
-/// A table that a statement names, in the bytes of the statement: filters compare names in any character set.
-/// [`NamedTable`](crate::ddl::NamedTable) has decoded names.
+/// A table that a statement names, in the bytes of the statement. Row events have names in UTF-8: to compare names, decode
+/// the statement first. [`NamedTable`](crate::ddl::NamedTable) has decoded names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableReference {
     /// The database, if the statement names it.
@@ -170,6 +171,26 @@ pub fn executed_statement(sql: &[u8], sql_mode: u64, flavour: Flavour) -> Cow<'_
         };
         start += comment.at.start;
         executed[start..start + START.len()].copy_from_slice(b" /*!");
+    }
+}
+
+/// Returns the text of a statement in the log, from its client's character set.
+pub fn query_text<'q>(query: &Query<'q>, flavour: Flavour) -> Cow<'q, str> {
+    let client = query.status.iter().flatten().find_map(|variable| match variable {
+        StatusVar::Charset { client, .. } => Some(client),
+        _ => None,
+    });
+    decode_statement(query.sql, client, flavour)
+}
+
+/// Decodes a statement from its client's character set, which `client` has as the number of a collation. Servers write
+/// a `CREATE TABLE … START TRANSACTION` in UTF-8, whatever the client's character set is.
+pub fn decode_statement(sql: &[u8], client: Option<u16>, flavour: Flavour) -> Cow<'_, str> {
+    let collation = client.and_then(|client| Collation::new(client, flavour));
+    let charset = collation.map_or(Charset::Utf8mb4, |collation| collation.charset());
+    match sql.is_ascii() || find_start_transaction(sql).is_some() {
+        true => Charset::Utf8mb4.decode_lossy(sql),
+        false => charset.decode_lossy(sql),
     }
 }
 

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use binlog::events::{Query, Rows};
-use binlog::{RowDecoder, RowImage};
-use sql::{StatementKind, classify_statement};
+use binlog::{Flavour, RowDecoder, RowImage};
+use sql::{StatementKind, classify_statement, query_text};
 
 use crate::column_catalogue::TableSchema;
 use crate::error::CorruptEvent;
@@ -146,9 +146,9 @@ impl KeyWatch {
     }
 
     /// Records a fault if a statement may change the table.
-    pub(crate) fn add_statement(&mut self, query: &Query<'_>) {
+    pub(crate) fn add_statement(&mut self, query: &Query<'_>, flavour: Flavour) {
         let [database, table] = self.names.each_ref().map(|name| name.as_bytes());
-        let is_affected = match classify_statement(query.sql) {
+        let is_affected = match classify_statement(query_text(query, flavour).as_bytes()) {
             StatementKind::Database => query.database == database,
             StatementKind::Tables(tables) => tables.iter().any(|named| {
                 let (other_database, other) = named.resolve(query.database);

@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 
 use binlog::events::{Query, StatusVar};
-use binlog::{Charset, Collation, EventFormat, Flavour};
+use binlog::{Collation, EventFormat, Flavour};
 use sql::ddl::{DdlStatement, NewTable};
 use sql::{
     ReplicationFilter, SqlWords, StatementKind, classify_statement, executed_statement, first_word,
-    is_row_statement,
+    is_row_statement, query_text,
 };
 
 use crate::change::DdlVerb;
@@ -38,7 +38,7 @@ impl StatementEffect {
     pub fn of(query: &Query<'_>, flavour: Flavour, filter: &ReplicationFilter) -> Self {
         let query = &Query { sql: &executed_sql(query, flavour), ..*query };
         let default = query.database;
-        let kind = classify_statement(query.sql);
+        let kind = classify_statement(query_text(query, flavour).as_bytes());
         if !filter.accepts_statement(&kind, default) {
             return Self::Other;
         }
@@ -74,7 +74,7 @@ fn definition_of(query: &Query<'_>, flavour: Flavour) -> Option<(DdlVerb, DdlSta
         "TRUNCATE" => DdlVerb::Truncate,
         _ => return None,
     };
-    let words = SqlWords::parse(&statement_text(query, flavour), sql_mode_of(query));
+    let words = SqlWords::parse(&query_text(query, flavour), sql_mode_of(query));
     let statement = words.map_or(DdlStatement::Unknown, |words| DdlStatement::parse(&words));
     let verb = match statement {
         DdlStatement::CreateIndex { .. } | DdlStatement::DropIndex { .. } => DdlVerb::Alter,
@@ -126,7 +126,7 @@ pub(crate) fn apply_ddl(
     let may_be_idle = !has_xid && logs_ddl_xids(format);
     let sql_mode = sql_mode_of(query);
     let ambient = DdlContext { database: &database, sql_mode, charset, may_have_no_effect: may_be_idle };
-    definitions.apply_statement(&statement_text(query, format.flavour), ambient)
+    definitions.apply_statement(&query_text(query, format.flavour), ambient)
 }
 
 /// Returns whether the server logs a DDL xid with statements that had an effect. MySQL does since 8.0, for InnoDB.
@@ -134,16 +134,6 @@ fn logs_ddl_xids(format: &EventFormat) -> bool {
     let digits = format.server_version.iter().take_while(|byte| byte.is_ascii_digit());
     let major = digits.fold(0_u32, |major, digit| major.saturating_mul(10) + u32::from(digit - b'0'));
     format.flavour == Flavour::MySql && major >= 8
-}
-
-/// Decodes the statement from its client's character set.
-pub(crate) fn statement_text(query: &Query<'_>, flavour: Flavour) -> String {
-    let client = query.status.iter().flatten().find_map(|var| match var {
-        StatusVar::Charset { client, .. } => Collation::new(client, flavour),
-        _ => None,
-    });
-    let charset = client.map_or(Charset::Utf8mb4, |collation| collation.charset());
-    charset.decode_lossy(query.sql).into_owned()
 }
 
 #[cfg(test)]

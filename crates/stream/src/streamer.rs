@@ -12,7 +12,7 @@ use logs::{
     ChangeWalk, EventWalk, LogEvent, PayloadEndStep, PayloadFailure, RewritePositions, WalkEvent, WalkSource,
     WalkStep,
 };
-use sql::{UnmatchedRules, classify_statement};
+use sql::{UnmatchedRules, classify_statement, query_text};
 
 use crate::broker_sink::TransactionSkip;
 use crate::change::{
@@ -28,7 +28,7 @@ use crate::original_positions::OriginalPositions;
 use crate::record_sink::RecordSink;
 use crate::resume_token::ResumeToken;
 use crate::settings::{Envelope, QueryText, StatementPolicy, StreamSettings};
-use crate::statement_effect::{StatementEffect, apply_ddl, executed_sql, statement_text};
+use crate::statement_effect::{StatementEffect, apply_ddl, executed_sql};
 use crate::stream_table::{StreamTable, TablePreparer};
 use crate::transaction_buffer::PreparedTable;
 
@@ -474,11 +474,12 @@ impl Streamer {
         let executed = executed_sql(query, within.format.flavour);
         let executed = Query { sql: &executed, ..*query };
         if let Some(watch) = &mut self.watch {
-            watch.add_statement(&executed);
+            watch.add_statement(&executed, within.format.flavour);
         }
         let followed = self.follow_definitions(query, within.format, output);
         if !self.unmatched_rules.is_empty() {
-            self.unmatched_rules.record_statement(&classify_statement(executed.sql), query.database);
+            let kind = classify_statement(query_text(&executed, within.format.flavour).as_bytes());
+            self.unmatched_rules.record_statement(&kind, query.database);
         }
         match StatementEffect::of(query, within.format.flavour, &self.settings.filter) {
             StatementEffect::Other => Ok(()),
@@ -488,7 +489,7 @@ impl Streamer {
                     self.take_statement_change(query.sql, &within)?;
                 }
                 let followed = followed.as_ref().filter(|_| verb != DdlVerb::Truncate);
-                let sql = statement_text(query, within.format.flavour);
+                let sql = query_text(query, within.format.flavour).into_owned();
                 let definition = DdlRecord {
                     verb,
                     database: &database,

@@ -18,7 +18,7 @@ use logs::{
     ReadOutcome, Store, StoreCursor, WalkPiece, WalkSource, WalkStep, WalkSteps, read_keyring,
 };
 use servers::{ServerAddress, SqlConnection};
-use sql::{ReplicationFilter, classify_statement, is_row_statement};
+use sql::{ReplicationFilter, classify_statement, is_row_statement, query_text};
 
 use crate::applier_lead::LeadMark;
 use crate::error::WarmError;
@@ -462,9 +462,8 @@ impl RelayLogPass<'_, '_> {
             return Ok(turn);
         }
         let query = &Query { database: self.filter.target_database(query.database), ..*query };
-        if !self.filter.is_empty()
-            && !self.filter.accepts_statement(&classify_statement(query.sql), query.database)
-        {
+        let kind = || classify_statement(query_text(query, at.format.flavour).as_bytes());
+        if !self.filter.is_empty() && !self.filter.accepts_statement(&kind(), query.database) {
             return Ok(self.skip_filtered(at));
         }
         if !is_row_statement(query.sql) {

@@ -4,7 +4,9 @@
 use binlog::events::Query;
 use binlog::{Flavour, TransactionVerb};
 use sql::ddl::{ColumnKey, ColumnPosition, DdlStatement, NamedTable, TableChange, TableElement};
-use sql::{SqlWords, StatementKind, classify_statement, executed_statement, first_word, is_row_statement};
+use sql::{
+    SqlWords, StatementKind, classify_statement, executed_statement, first_word, is_row_statement, query_text,
+};
 
 use crate::row_condition::RowCondition;
 
@@ -22,11 +24,11 @@ impl SearchedTable<'_> {
     /// Returns whether a search can miss changes because of this statement.
     pub(super) fn is_hidden_by(&self, query: &Query<'_>, sql_mode: u64, flavour: Flavour) -> bool {
         let sql = executed_statement(query.sql, sql_mode, flavour);
-        let query = &Query { sql: &sql, ..*query };
+        let text = query_text(&Query { sql: &sql, ..*query }, flavour);
+        let query = &Query { sql: text.as_bytes(), ..*query };
         if TransactionVerb::of(query.sql) != TransactionVerb::Other || !self.may_be_named(query) {
             return false;
         }
-        let text = String::from_utf8_lossy(query.sql);
         let words = SqlWords::parse(&text, sql_mode);
         let statement = words.map_or(DdlStatement::Unknown, |words| DdlStatement::parse(&words));
         let is_table = |name: &NamedTable| self.is_table(name, query.database);

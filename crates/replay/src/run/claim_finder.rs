@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use binlog::events::TableMap;
 use binlog::{Event, EventType, RawEvent};
-use sql::{StatementKind, classify_statement};
+use sql::StatementKind;
 
 use crate::apply_plan::{ApplyPlan, ApplyStep, SourceStatement, TransactionShape};
 use crate::keys::TransactionKeys;
@@ -107,7 +107,7 @@ impl DefinitionCache {
         statement: &SourceStatement,
         target: &dyn ReplayTarget,
     ) -> Result<Option<TargetTableName>, TargetFailure> {
-        let StatementKind::Tables(tables) = classify_statement(&statement.sql) else { return Ok(None) };
+        let StatementKind::Tables(tables) = statement.kind() else { return Ok(None) };
         for table in &tables {
             let (database, table) = table.resolve(&statement.default_database);
             if let Some(definition) = self.load(database, table, target)?

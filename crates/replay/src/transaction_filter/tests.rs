@@ -38,6 +38,7 @@ fn statement(database: &str, sql: &str) -> ApplyPlan {
         time: StatementTime::default(),
         thread_id: None,
         context: Arc::default(),
+        server_version: (9, 7, 4),
         variables: Vec::new(),
         load: None,
         error_code: 0,
