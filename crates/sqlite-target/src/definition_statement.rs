@@ -13,7 +13,7 @@ use crate::schema_editor::{SchemaEditor, drop_key, qualified, unknown, untransla
 use crate::sqlite_failure::sqlite_failure;
 use crate::statement_words::statement_words;
 use crate::table_alteration::{AlterationSource, alter};
-use crate::table_elements::{TableElements, key_columns};
+use crate::table_elements::{ForeignKeyRules, TableElements, key_columns};
 
 impl SchemaEditor<'_> {
     /// Executes the definition in a statement.
@@ -30,7 +30,8 @@ impl SchemaEditor<'_> {
                 let name = qualified(&name);
                 match content {
                     NewTable::Defined(definition) => {
-                        let body = TableElements::of(&definition, name.clone());
+                        let body =
+                            TableElements::of(&definition, name.clone(), ForeignKeyRules::of(statement));
                         self.create_table(name, body.ok_or_else(|| unknown(&words))?, exists)
                     }
                     NewTable::Like(model) => self.create_like(name, &qualified(&model), exists),

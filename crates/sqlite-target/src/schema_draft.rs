@@ -137,6 +137,7 @@ pub(crate) mod tests {
             time: StatementTime::default(),
             thread_id: None,
             context: std::sync::Arc::default(),
+            server_version: (9, 7, 4),
             variables: Vec::new(),
             load: None,
             error_code: 0,
@@ -197,6 +198,40 @@ pub(crate) mod tests {
         check("alter table t add ts timestamp", "", plain.clone(), true);
         check("alter table t add ts timestamp null", row, plain.clone(), true);
         check("alter table t add ts timestamp default current_timestamp", row, plain, true);
+    }
+
+    /// Checks the names of the foreign keys of `d.t` after these statements of a server of this version.
+    fn check_foreign_keys(server_version: (u32, u32, u32), statements: &[&str], expected: &[&str]) {
+        let mut draft = SchemaDraft::new().unwrap();
+        for sql in statements {
+            draft.define(&SourceStatement { server_version, ..statement(sql) }).unwrap();
+        }
+        let (_, table) = draft.catalogue.find(&("d".to_owned(), "t".to_owned())).unwrap();
+        let names: Vec<&str> = table.foreign_keys.iter().map(|key| key.name.as_str()).collect();
+        assert_eq!(names, expected, "{statements:?}");
+    }
+
+    #[test]
+    fn references_of_columns_are_foreign_keys_since_mysql_9() {
+        let table =
+            &["create table t (p int references q (i), constraint k foreign key (p) references r (i))"];
+        check_foreign_keys((8, 4, 11), table, &["k"]);
+        check_foreign_keys((9, 0, 0), table, &["t_ibfk_1", "k"]);
+    }
+
+    #[test]
+    fn foreign_keys_get_the_names_that_servers_generate() {
+        let check =
+            |statements: &[&str], expected: &[&str]| check_foreign_keys((9, 7, 4), statements, expected);
+        let table = "create table t (a int, b int, constraint k foreign key (a) references q (i), foreign key (b) \
+                     references q (i))";
+        check(&[table], &["k", "t_ibfk_1"]);
+        let add = "alter table t add foreign key (a) references q (i), add foreign key (b) references q (i)";
+        check(&[table, add], &["k", "t_ibfk_1", "t_ibfk_2", "t_ibfk_3"]);
+        check(&[table, add, "alter table t drop foreign key t_ibfk_2"], &["k", "t_ibfk_1", "t_ibfk_3"]);
+        let other = table.replace("table t", "table u");
+        check(&[&other, "rename table u to t"], &["k", "t_ibfk_1"]);
+        check(&[&other, "alter table u rename to t, drop foreign key k"], &["t_ibfk_1"]);
     }
 
     #[test]

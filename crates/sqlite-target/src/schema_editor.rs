@@ -14,6 +14,7 @@ use crate::mysql_type::MysqlType;
 use crate::sqlite_failure::sqlite_failure;
 use crate::sqlite_remarks::SqliteRemarks;
 use crate::table_catalogue::TableCatalogue;
+use crate::table_elements::{generated_name, generated_number};
 
 /// A database and its catalogue, on which definitions are executed.
 pub(crate) struct SchemaEditor<'s> {
@@ -151,6 +152,11 @@ impl SchemaEditor<'_> {
             ))
             .map_err(sqlite_failure)?;
         table.name = name;
+        for key in &mut table.foreign_keys {
+            if let Some(number) = generated_number(&key.name, &old.1) {
+                key.name = generated_name(&new.1, number);
+            }
+        }
         self.catalogue.remove(self.connection, &old)?;
         self.catalogue.put(self.connection, new.clone(), table)?;
         self.update_references(&old, |parent, _| parent.clone_from(&new))

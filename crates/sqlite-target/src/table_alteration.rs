@@ -14,7 +14,7 @@ use crate::default_value::{DefaultValue, implicit_default, sql_literal};
 use crate::mysql_type::MysqlType;
 use crate::schema_editor::{SchemaEditor, create_sql, drop_key, qualified, unknown};
 use crate::sqlite_failure::sqlite_failure;
-use crate::table_elements::TableElements;
+use crate::table_elements::{ForeignKeyRules, TableElements};
 use crate::value_conversion::convert;
 
 /// The state of a table during ALTER TABLE.
@@ -25,6 +25,7 @@ struct TableAlteration {
     /// Old and new names of renamed columns.
     renamed: Vec<(String, String)>,
     old_name: QualifiedName,
+    foreign_key_rules: ForeignKeyRules,
     name: Option<QualifiedName>,
     /// The clause that removes rows without row events, if any.
     rows_lost: Option<String>,
@@ -64,6 +65,7 @@ pub(crate) fn alter(
         table: CatalogueTable::clone(&old),
         sources: (0..old.columns.len()).map(Some).collect(),
         renamed: Vec::new(),
+        foreign_key_rules: ForeignKeyRules::of(source.statement).after(&name, &old.foreign_keys),
         old_name: name.clone(),
         name: None,
         rows_lost: None,
@@ -148,7 +150,7 @@ impl TableAlteration {
                 Ok(CatalogueColumn { name: name.to_owned(), ..before[source].clone() })
             }
             AlteredColumn::Replaced { definition, .. } | AlteredColumn::Added(definition) => {
-                let mut body = TableElements::new(self.old_name.clone());
+                let mut body = TableElements::new(self.old_name.clone(), self.foreign_key_rules);
                 let mut column = body.column(definition).ok_or(AlterationFailure::Unknown)?;
                 column.inherit_charset(charset.as_deref());
                 Ok(column)
@@ -287,8 +289,9 @@ impl TableAlteration {
 
     /// Adds the keys of an element.
     fn add_keys_of(&mut self, element: &TableElement) -> Result<(), AlterationFailure> {
-        let mut body = TableElements::new(self.old_name.clone());
+        let mut body = TableElements::new(self.old_name.clone(), self.foreign_key_rules);
         body.add(element).ok_or(AlterationFailure::Unknown)?;
+        self.foreign_key_rules = body.foreign_key_rules;
         self.add_keys(&body);
         Ok(())
     }
@@ -312,7 +315,10 @@ impl TableAlteration {
             }
             self.table.keys.push(key);
         }
-        self.table.foreign_keys.extend(body.foreign_keys.iter().cloned());
+        // Other engines ignore foreign keys.
+        if self.table.engine == SourceEngine::Transactional {
+            self.table.foreign_keys.extend(body.foreign_keys.iter().cloned());
+        }
     }
 
     /// Makes the columns of the resulting primary key NOT NULL.

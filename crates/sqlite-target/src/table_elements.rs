@@ -1,5 +1,6 @@
 //! Columns and keys of a definition, in the form of the catalogue.
 
+use replay::SourceStatement;
 use sql::ddl::{
     ColumnKey, DdlColumn, ForeignKeyAction, ForeignKeyDefinition, KeyDefinition, KeyKind, KeyPartDefinition,
     TableDefinition, TableElement,
@@ -21,15 +22,52 @@ pub(crate) struct TableElements {
     pub(crate) primary_key: Option<Vec<KeyColumn>>,
     pub(crate) keys: Vec<SecondaryKey>,
     pub(crate) foreign_keys: Vec<ForeignKey>,
+    pub(crate) foreign_key_rules: ForeignKeyRules,
     engine: Option<String>,
     charset: Option<String>,
 }
 
+/// Rules of the source for the foreign keys of a statement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ForeignKeyRules {
+    /// True if `REFERENCES` in the definition of a column makes a foreign key: since MySQL 9.0 and MariaDB 10.5. Earlier
+    /// servers ignore it.
+    has_inline_keys: bool,
+    /// Highest number of a generated name of the table.
+    last_number: u32,
+}
+
+impl ForeignKeyRules {
+    /// Returns the rules for a statement that creates a table.
+    pub(crate) fn of(statement: &SourceStatement) -> Self {
+        let since = if statement.context.is_mariadb { (10, 5, 0) } else { (9, 0, 0) };
+        Self { has_inline_keys: statement.server_version >= since, last_number: 0 }
+    }
+
+    /// Returns the rules for a statement that alters a table with these foreign keys.
+    pub(crate) fn after(self, table: &QualifiedName, keys: &[ForeignKey]) -> Self {
+        let numbers = keys.iter().filter_map(|key| generated_number(&key.name, &table.1));
+        Self { last_number: numbers.max().unwrap_or(0), ..self }
+    }
+}
+
+/// Returns the name that a server generates for a foreign key.
+pub(crate) fn generated_name(table: &str, number: u32) -> String {
+    format!("{table}_ibfk_{number}")
+}
+
+/// Returns the number in a name that a server has generated for a foreign key of this table.
+pub(crate) fn generated_number(name: &str, table: &str) -> Option<u32> {
+    let (start, number) = name.rsplit_once("_ibfk_")?;
+    number.parse().ok().filter(|_| start.eq_ignore_ascii_case(table))
+}
+
 impl TableElements {
     /// Returns a body without columns and keys.
-    pub(crate) const fn new(table: QualifiedName) -> Self {
+    pub(crate) const fn new(table: QualifiedName, foreign_key_rules: ForeignKeyRules) -> Self {
         Self {
             table,
+            foreign_key_rules,
             columns: Vec::new(),
             primary_key: None,
             keys: Vec::new(),
@@ -40,11 +78,15 @@ impl TableElements {
     }
 
     /// Returns the body of a definition; `None` if a part has no equivalent in SQLite.
-    pub(crate) fn of(definition: &TableDefinition, table: QualifiedName) -> Option<Self> {
+    pub(crate) fn of(
+        definition: &TableDefinition,
+        table: QualifiedName,
+        rules: ForeignKeyRules,
+    ) -> Option<Self> {
         if definition.is_versioned {
             return None;
         }
-        let mut body = Self::new(table);
+        let mut body = Self::new(table, rules);
         for element in &definition.elements {
             body.add(element)?;
         }
@@ -55,13 +97,16 @@ impl TableElements {
 
     /// Returns a table that has no name in SQLite yet.
     pub(crate) fn into_table(self) -> CatalogueTable {
+        let engine = SourceEngine::of(self.engine.as_deref());
+        // Other engines ignore foreign keys.
+        let foreign_keys = if engine == SourceEngine::Transactional { self.foreign_keys } else { Vec::new() };
         let mut table = CatalogueTable {
             name: String::new(),
             columns: self.columns,
             primary_key: self.primary_key,
             keys: self.keys,
-            foreign_keys: self.foreign_keys,
-            engine: SourceEngine::of(self.engine.as_deref()),
+            foreign_keys,
+            engine,
             charset: self.charset,
         };
         for column in &mut table.columns {
@@ -103,7 +148,7 @@ impl TableElements {
         let kind = MysqlType::of_definition(&definition.column_type, definition.charset.as_deref())?;
         let name = definition.name.clone();
         let default = match &definition.default {
-            _ if definition.is_auto_increment && !definition.is_serial => DefaultValue::Unknown,
+            _ if definition.is_auto_increment => DefaultValue::Unknown,
             Some(default) => DefaultValue::of_clause(default, &kind),
             None => DefaultValue::None,
         };
@@ -114,7 +159,7 @@ impl TableElements {
                 ColumnKey::Unique => add_key(self, None, true, Some(own)),
             }
         }
-        if let Some(key) = &definition.references {
+        if let Some(key) = definition.references.as_ref().filter(|_| self.foreign_key_rules.has_inline_keys) {
             self.add_foreign_key(key);
         }
         let (nullable, generated) = (definition.nullable, definition.is_generated);
@@ -122,8 +167,11 @@ impl TableElements {
     }
 
     fn add_foreign_key(&mut self, key: &ForeignKeyDefinition) {
-        let number = self.foreign_keys.len() + 1;
-        let name = key.name.clone().unwrap_or_else(|| format!("{}_ibfk_{number}", self.table.1));
+        let last_number = &mut self.foreign_key_rules.last_number;
+        let name = key.name.clone().unwrap_or_else(|| {
+            *last_number += 1;
+            generated_name(&self.table.1, *last_number)
+        });
         let [database, parent] = key.parent.resolve(&self.table.0);
         self.foreign_keys.push(ForeignKey {
             name,
@@ -172,8 +220,9 @@ mod tests {
     use sql::SqlWords;
     use sql::ddl::{DdlStatement, NewTable};
 
-    use super::TableElements;
+    use super::{ForeignKeyRules, TableElements};
     use crate::mysql_type::MysqlType;
+    use crate::schema_draft::tests::statement;
     use crate::schema_editor::create_sql;
 
     /// Returns the body of a table in the database `d`; `None` if it has no equivalent.
@@ -186,7 +235,7 @@ mod tests {
         };
         let [database, table] = name.resolve("d");
         assert_eq!((database.as_str(), table.as_str()), ("d", "t"), "{sql}");
-        TableElements::of(&definition, (database, table))
+        TableElements::of(&definition, (database, table), ForeignKeyRules::of(&statement(sql)))
     }
 
     /// Checks the SQLite columns of `CREATE TABLE d.t (…)`, its keys and its foreign keys.
@@ -221,13 +270,14 @@ mod tests {
         check_table(
             "create table t (x decimal(5,2) unsigned zerofill default -1, y bit(9) default b'11', z datetime(3) default \
              '2026-01-02', w enum('a','b') not null, v int generated always as (x + (1)) stored, u serial)",
-            r#"("x" TEXT DEFAULT '-1.00', "y" INTEGER DEFAULT 3, "z" TEXT DEFAULT '2026-01-02 00:00:00.000', "w" TEXT NOT NULL DEFAULT 'a', "v" INTEGER, "u" ANY NOT NULL DEFAULT 0) STRICT; unique u u"#,
+            r#"("x" TEXT DEFAULT '-1.00', "y" INTEGER DEFAULT 3, "z" TEXT DEFAULT '2026-01-02 00:00:00.000', "w" TEXT NOT NULL DEFAULT 'a', "v" INTEGER, "u" ANY NOT NULL) STRICT; unique u u"#,
         );
         check_table(
             "create table t (p int references q (i) on delete cascade, constraint f foreign key (p) references \
              e.r (j, k) on update set null, check (p > 0), fulltext key g (p))",
             r#"("p" INTEGER) STRICT; g ; t_ibfk_1 -> d.q(i) Cascade Restrict; f -> e.r(j,k) Restrict SetNull"#,
         );
+        check_table("create table t (p int references q (i)) engine=myisam", r#"("p" INTEGER) STRICT"#);
     }
 
     #[test]
