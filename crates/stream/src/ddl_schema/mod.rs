@@ -195,7 +195,8 @@ impl fmt::Display for DdlSchema {
     }
 }
 
-/// Finds a table by its exact name, or else by a name that differs only in case.
+/// Finds a table by its exact name, or else by the only name that differs from it in case: statements of a server with
+/// `lower_case_table_names=1` name a table in any case.
 fn find_table<'t>(
     tables: &'t BTreeMap<DdlTableName, TableSchema>,
     name: [&str; 2],
@@ -205,7 +206,8 @@ fn find_table<'t>(
         let is_it = |found: &DdlTableName| {
             found.iter().zip(name).all(|(found, name)| found.eq_ignore_ascii_case(name))
         };
-        tables.iter().find(|(found, _)| is_it(found))
+        let mut found = tables.iter().filter(|(found, _)| is_it(found));
+        found.next().filter(|_| found.next().is_none())
     })
 }
 
@@ -281,8 +283,8 @@ impl DdlApplier<'_> {
 
     fn create_table(&mut self, name: DdlTableName, exists: ExistingTablePolicy, content: NewTable) {
         let is_kept = exists == ExistingTablePolicy::Keep;
-        // A table that existed before may have other columns.
-        if is_kept && (self.may_have_no_effect || self.find(&name).is_some()) {
+        // A table that existed before may have other columns. A name in another case can be that of another table.
+        if is_kept && (self.may_have_no_effect || self.all.contains_key(&name)) {
             return;
         }
         let facts = match content {
@@ -299,8 +301,7 @@ impl DdlApplier<'_> {
 
     /// Sets the definition of a table; `None` if it could not be parsed.
     fn put(&mut self, name: DdlTableName, facts: Option<TableSchema>) {
-        self.remove(&name);
-        if facts.is_some() {
+        if facts.is_some() || self.all.contains_key(&name) {
             self.replace_table(name, facts);
         }
     }
@@ -327,7 +328,11 @@ impl DdlApplier<'_> {
     }
 
     fn drop_database(&mut self, name: &str) {
-        let is_in = |[database, _]: &&DdlTableName| database.eq_ignore_ascii_case(name);
+        let is_exact = self.all.keys().any(|[database, _]| database == name);
+        let is_in = |[database, _]: &&DdlTableName| match is_exact {
+            true => database == name,
+            false => database.eq_ignore_ascii_case(name),
+        };
         let names: Vec<DdlTableName> = self.all.keys().filter(is_in).cloned().collect();
         names.into_iter().for_each(|table| self.replace_table(table, None));
         self.changes.has_charset_changes |= Arc::make_mut(self.charsets.by_database).remove(name).is_some();
@@ -542,6 +547,26 @@ mod tests {
         check(&[CREATE, "alter table t add key (a)"], CREATED);
         // It is unknown whether the new column is before the hidden ones.
         check(&[CREATE, "alter table t add b int"], "");
+    }
+
+    #[test]
+    fn names_that_differ_in_case_are_those_of_two_tables() {
+        let both = ["create table t (a int)", "create table T (b int)"];
+        let (upper, lower) = ("CREATE TABLE `d`.`T` (`b` int);", "CREATE TABLE `d`.`t` (`a` int);");
+        check(&both, &[upper, lower].join("\n"));
+        check(&[&both[..], &["drop table T"]].concat(), lower);
+        check(
+            &[&both[..], &["alter table t rename to u"]].concat(),
+            &[upper, &lower.replace("`t`", "`u`")].join("\n"),
+        );
+        check(&[both[0], "create table if not exists T (b int)"], &[upper, lower].join("\n"));
+        check(
+            &["create table x.t (a int)", "create table X.t (a int)", "drop database X"],
+            &lower.replace('d', "x"),
+        );
+        // A server whose names have no case.
+        check(&[both[0], "drop table T"], "");
+        check(&[both[0], "alter table T add b int"], "CREATE TABLE `d`.`t` (`a` int, `b` int);");
     }
 
     #[test]
