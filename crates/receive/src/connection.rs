@@ -135,7 +135,8 @@ impl LogReceiver {
         let Some(position) = acks.end_sync(sync) else { return Ok(true) };
         if !self.wait_for_ack_condition(store) {
             self.check_control(store)?;
-            return Ok(false);
+            // A stop and a start in a row end the wait, too: only a new connection can acknowledge then.
+            return if self.options.cancel.is_cancelled() { Ok(false) } else { Err(Disconnect::Paused) };
         }
         source.acknowledge(&position)?;
         self.monitor.count_acknowledgement();

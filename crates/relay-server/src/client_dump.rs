@@ -27,6 +27,8 @@ use crate::store_growth::GrowthSignal;
 
 /// Interval at which a dump checks whether the client is still connected.
 const CLIENT_CHECK_INTERVAL: Duration = Duration::from_secs(2);
+/// Shortest period of heartbeats, as in `SOURCE_HEARTBEAT_PERIOD` of MySQL. A client could ask for a nanosecond.
+const HEARTBEAT_PERIOD_MIN: Duration = Duration::from_millis(1);
 /// Maximum size of a packet from the client in bytes: enough for an acknowledgement.
 const INPUT_SIZE_MAX: usize = 1024;
 
@@ -316,7 +318,7 @@ impl<'d, 's> ClientDump<'d, 's> {
             SqlValue::Text(text) => text.parse().ok()?,
             SqlValue::Null => return None,
         };
-        (nanoseconds > 0).then(|| Duration::from_nanos(nanoseconds))
+        (nanoseconds > 0).then(|| Duration::from_nanos(nanoseconds).max(HEARTBEAT_PERIOD_MIN))
     }
 
     /// Sends what is ready, and records the time.

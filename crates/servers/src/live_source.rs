@@ -17,9 +17,9 @@ pub struct LiveSource {
     conversation: ReplicaConversation,
     reader: StreamReader,
     end: ReplicaEnd,
-    /// Number of heartbeats since the last event. A single heartbeat can follow skipped events; two in a row mean that
-    /// the source has no more events.
-    heartbeats: u32,
+    /// Position of the last heartbeat, if no event has followed. While the source skips events, its heartbeats have
+    /// different positions; two in a row with one position mean that it has no more events.
+    heartbeat_position: Option<u64>,
 }
 
 /// Event received from a source.
@@ -88,7 +88,7 @@ impl LiveSource {
             link.packet_stream.packets.ignore_sequence();
         }
         let reader = StreamReader::new(conversation.source().checksum, gaps);
-        Ok(Self { link, conversation, reader, end, heartbeats: 0 })
+        Ok(Self { link, conversation, reader, end, heartbeat_position: None })
     }
 
     /// Returns the source's version and settings.
@@ -149,12 +149,14 @@ impl LiveSource {
         match self.conversation.read(self.link.packet_stream.next()?)? {
             ReplicaStep::Event(packet) => {
                 let arrival = self.reader.read(packet.event)?;
-                match arrival {
-                    SourceEvent::Heartbeat { .. } => self.heartbeats += 1,
-                    _ => self.heartbeats = 0,
-                }
+                let heartbeat_position = match arrival {
+                    SourceEvent::Heartbeat { position } => Some(position),
+                    _ => None,
+                };
+                let before = std::mem::replace(&mut self.heartbeat_position, heartbeat_position);
                 // MySQL 5.6.14 waits for new events even if the log was requested only up to its end.
-                if self.end == ReplicaEnd::LastEvent && self.heartbeats > 1 {
+                let is_at_end = before.is_some() && before == heartbeat_position;
+                if self.end == ReplicaEnd::LastEvent && is_at_end {
                     return Ok(None);
                 }
                 Ok(Some(LiveEvent { arrival, acknowledge: packet.acknowledge }))
