@@ -102,7 +102,7 @@ fn mask_passwords(arguments: &[OsString]) -> Option<Vec<OsString>> {
         let bytes = argument.as_bytes();
         let masked = match is_after_option && !bytes.starts_with(b"-") {
             true => Some(MASK.to_vec()),
-            false => mask_option(bytes, is_warm.then_some(b'b')).or_else(|| mask_address(bytes)),
+            false => mask_option(bytes, is_warm.then_some(b'b')).or_else(|| mask_url(bytes)),
         };
         is_after_option = is_warm
             && [&b"-p"[..], b"-b", b"--password", b"--admin_password", b"--admin-password"].contains(&bytes);
@@ -130,7 +130,36 @@ fn mask_option(argument: &[u8], other_letter: Option<u8>) -> Option<Vec<u8>> {
     (is_password(option[at]) && at + 1 < option.len()).then(|| [b"-", &option[..=at], MASK].concat())
 }
 
-/// Masks the password of an address: `mysql://user:X@host/`, also after an option's name.
+/// Masks all passwords of an address, also after an option's name.
+fn mask_url(argument: &[u8]) -> Option<Vec<u8>> {
+    let address = mask_address(argument);
+    mask_query(address.as_deref().unwrap_or(argument)).or(address)
+}
+
+/// Masks passwords in the query of an address: `mysql://user@host/?password=X`.
+fn mask_query(argument: &[u8]) -> Option<Vec<u8>> {
+    let start = argument.windows(3).position(|bytes| bytes == b"://")? + 3;
+    let query = start + argument[start..].iter().position(|byte| *byte == b'?')? + 1;
+    let mut masked = argument[..query].to_vec();
+    for (index, pair) in argument[query..].split(|byte| *byte == b'&').enumerate() {
+        if index > 0 {
+            masked.push(b'&');
+        }
+        let is_password = |name: &[u8]| {
+            name.strip_prefix(b"password").is_some_and(|rest| matches!(rest, b"" | b"1" | b"2" | b"3"))
+        };
+        match pair.iter().position(|byte| *byte == b'=') {
+            Some(at) if is_password(&pair[..at]) && at + 1 < pair.len() => {
+                masked.extend_from_slice(&pair[..=at]);
+                masked.extend_from_slice(MASK);
+            }
+            _ => masked.extend_from_slice(pair),
+        }
+    }
+    (masked != argument).then_some(masked)
+}
+
+/// Masks the password of an address: `mysql://user:X@host/`.
 fn mask_address(argument: &[u8]) -> Option<Vec<u8>> {
     let start = argument.windows(3).position(|bytes| bytes == b"://")? + 3;
     let front = argument[start..].split(|byte| *byte == b'/').next()?;
@@ -165,6 +194,11 @@ mod tests {
             ),
             ("bintide receive d --from mysql://r:s@h/", "bintide receive d --from mysql://r:x@h/"),
             ("bintide replay --to=mysql://r:a/b@c@h:3/", "bintide replay --to=mysql://r:x@h:3/"),
+            (
+                "bintide receive d --from=mysql://r@h/?timeout=9&password=s&password1=t",
+                "bintide receive d --from=mysql://r@h/?timeout=9&password=x&password1=x",
+            ),
+            ("bintide receive d mysql://r:s@h/?password=t", "bintide receive d mysql://r:x@h/?password=x"),
             ("bintide warm -p secret -b other -u u", "bintide warm -p x -b x -u u"),
             ("bintide warm -bother --admin_password other", "bintide warm -bx --admin_password x"),
         ] {
