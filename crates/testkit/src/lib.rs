@@ -18,9 +18,10 @@
 //! | [`take_screenshot`], [`dump_page`] | pictures and content of a page, by a headless Chromium |
 //! | `unresponsive_port` | a host that drops packets: [`UnresponsivePort`] |
 //! | `faulty_disk` | a disk that fails: [`FaultyDisk`] |
-//! | `object_server` | an object store: [`ObjectServer`] |
+//! | `object_server` | an object store with the protocol of S3: [`ObjectServer`] |
 //! | `output_recorder` | the output of `bintide` in tests: [`OutputRecorder`] |
 //! | `package_home` | the programs of a server: [`PackageHome`] |
+//! | [`AzureServer`] | a server of Azure Blob Storage |
 //! | [`DebeziumServer`] | Debezium Server |
 //! | [`KafkaBroker`] | a broker of Apache Kafka, or a cluster |
 //! | `kafka_topics` | its topics, with the feature `kafka` |
@@ -40,6 +41,7 @@
 #![forbid(unsafe_code)]
 
 mod apt;
+mod azure_server;
 mod cache;
 mod calendar;
 mod cargo;
@@ -72,6 +74,7 @@ mod template;
 mod unresponsive_port;
 
 pub use crate::apt::mirror as debian_mirror;
+pub use crate::azure_server::AzureServer;
 pub use crate::cache::{cache_dir, remove_dir, target_dir};
 pub use crate::calendar::civil_date;
 pub use crate::cargo::{cargo_command, run_cargo, run_cargo_with, without_package_variables, workspace_root};

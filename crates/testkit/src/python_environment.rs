@@ -26,7 +26,7 @@ impl PythonEnvironment {
 
     /// Tools that build and test the Python package, and the libraries that its tests use.
     pub const PACKAGE_TESTS: Self = Self {
-        directory: "python-2",
+        directory: "python-3",
         packages: &[
             "duckdb==1.5.5",
             "maturin==1.16.0",
@@ -38,6 +38,7 @@ impl PythonEnvironment {
             "pyspark==4.0.1",
             "pytest==9.2.0",
             "pytz==2025.2",
+            "ray==2.60.0",
         ],
     };
 

@@ -1,5 +1,5 @@
-//! `bintide archive` on a real S3 server and in directories: each log is restored byte for byte, whatever interrupts
-//! an upload, and damage is found.
+//! `bintide archive` on real servers of S3 and Azure Blob Storage, and in directories: each log is restored byte for
+//! byte, whatever interrupts an upload, and damage is found.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,7 +19,7 @@ use e2e::program::bintide;
 use logs::DirectoryLock;
 use serde_json::Value;
 use tempfile::TempDir;
-use testkit::{ObjectServer, SeededRandom, workspace_root};
+use testkit::{AzureServer, ObjectServer, SeededRandom, workspace_root};
 
 /// Archive under test.
 struct Archive {
@@ -29,6 +29,10 @@ struct Archive {
 
 impl Archive {
     fn on(server: &ObjectServer, prefix: &str) -> Self {
+        Self { location: server.url(prefix), variables: server.variables() }
+    }
+
+    fn on_azure(server: &AzureServer, prefix: &str) -> Self {
         Self { location: server.url(prefix), variables: server.variables() }
     }
 
@@ -111,24 +115,35 @@ fn restore_equals(archive: &Archive, logs: &BTreeMap<String, PathBuf>) -> Result
     Ok(())
 }
 
+/// Archives the logs, twice, and restores them.
+fn restores_all(archive: &Archive, logs: &BTreeMap<String, PathBuf>) -> Result<()> {
+    let paths: Vec<PathBuf> = logs.values().cloned().collect();
+    archive.add(&paths, &[])?;
+    ensure!(archive.names()?.len() == logs.len());
+    let again = archive.add(&paths, &["--json"])?;
+    let document: Value = serde_json::from_str(&again.stdout)?;
+    ensure!(document["already_archived"] == logs.len(), "{document}");
+    let ran = archive.run(&["verify", &archive.location, "--json"])?;
+    let document: Value = serde_json::from_str(&ran.stdout)?;
+    ensure!(ran.code == Some(0) && document["byte_identical"] == logs.len(), "{document} {}", ran.stderr);
+    restore_equals(archive, logs)
+}
+
 #[test]
 fn every_sample_is_restored_from_s3_and_from_a_directory() -> Result<()> {
     let (directory, logs) = all_samples()?;
     let server = ObjectServer::start()?;
     let local =
         Archive { location: directory.path().join("archive").display().to_string(), variables: Vec::new() };
-    for archive in [Archive::on(&server, "samples"), local] {
-        archive.add(&logs.values().cloned().collect::<Vec<_>>(), &[])?;
-        ensure!(archive.names()?.len() == logs.len());
-        let again = archive.add(&logs.values().cloned().collect::<Vec<_>>(), &["--json"])?;
-        let document: Value = serde_json::from_str(&again.stdout)?;
-        ensure!(document["already_archived"] == logs.len(), "{document}");
-        let ran = archive.run(&["verify", &archive.location, "--json"])?;
-        let document: Value = serde_json::from_str(&ran.stdout)?;
-        ensure!(ran.code == Some(0) && document["byte_identical"] == logs.len(), "{document} {}", ran.stderr);
-        restore_equals(&archive, &logs)?;
-    }
-    Ok(())
+    restores_all(&Archive::on(&server, "samples"), &logs)?;
+    restores_all(&local, &logs)
+}
+
+#[test]
+fn every_sample_is_restored_from_azure() -> Result<()> {
+    let (_directory, logs) = all_samples()?;
+    let server = AzureServer::start()?;
+    restores_all(&Archive::on_azure(&server, "samples"), &logs)
 }
 
 #[test]
@@ -160,10 +175,15 @@ fn a_killed_run_leaves_no_archived_log() -> Result<()> {
 
 #[test]
 fn two_writers_archive_a_log_once() -> Result<()> {
-    let server = ObjectServer::start()?;
+    let (s3, azure) = (ObjectServer::start()?, AzureServer::start()?);
+    archives_once(&Archive::on(&s3, "shared"))?;
+    archives_once(&Archive::on_azure(&azure, "shared"))
+}
+
+/// Archives a log whose upload has several parts with two processes at the same time.
+fn archives_once(archive: &Archive) -> Result<()> {
     let directory = tempfile::tempdir()?;
     let log = large_log(directory.path())?;
-    let archive = Archive::on(&server, "shared");
     let start = || -> Result<_> {
         let mut command = archive.command(&["--to", &archive.location, "--json"])?;
         Ok(command.arg(&log).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?)
@@ -176,7 +196,7 @@ fn two_writers_archive_a_log_once() -> Result<()> {
         archived += document["archived"].as_array().map_or(0, Vec::len);
     }
     ensure!(archived == 1, "{archived} writers have archived the log");
-    restore_equals(&archive, &BTreeMap::from([("large.000001".to_owned(), log)]))
+    restore_equals(archive, &BTreeMap::from([("large.000001".to_owned(), log)]))
 }
 
 #[test]
