@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use binlog::encryption::{EncryptionKeyError, KeyringError, NoLogKey};
 use binlog::{DecodeError, PayloadError};
+use nix::errno::Errno;
 
 use crate::log_reader::TornEvent;
 
@@ -356,6 +357,13 @@ impl LogError {
     /// Returns whether the disk or a quota is full, or a file would exceed the system's limit on file sizes.
     pub fn is_disk_full(&self) -> bool {
         matches!(self, Self::Io { cause, .. } if is_disk_full(cause))
+    }
+
+    /// Returns whether the process or the machine has too many open files. The error is temporary: other files will be
+    /// closed.
+    pub fn is_descriptor_limit(&self) -> bool {
+        const LIMITS: [i32; 2] = [Errno::EMFILE as i32, Errno::ENFILE as i32];
+        matches!(self, Self::Io { cause, .. } if cause.raw_os_error().is_some_and(|code| LIMITS.contains(&code)))
     }
 
     /// Returns whether a keyring file could not be read, is invalid, or has no key for a log. The error may be

@@ -21,6 +21,8 @@ pub(crate) enum Disconnect {
     DiskError(logs::LogError),
     /// The keyring is unreadable or lacks a key: another process may be writing the keyring.
     Keyring(logs::LogError),
+    /// There are too many open files for a moment.
+    DescriptorLimit(logs::LogError),
     /// The requested start is not available.
     StartUnavailable(ReceiveError),
     /// A permanent error.
@@ -57,6 +59,7 @@ impl From<logs::LogError> for Disconnect {
         match error {
             error if error.is_disk_full() => Self::DiskFull(error),
             error if error.is_keyring_error() => Self::Keyring(error),
+            error if error.is_descriptor_limit() => Self::DescriptorLimit(error),
             error @ (logs::LogError::EventMismatch { .. } | logs::LogError::NotNextLog { .. }) => {
                 Self::Failed(ReceiveError::OtherLog(error))
             }
@@ -78,7 +81,8 @@ mod tests {
             let (name, cause) = ("binlog.000001".to_owned(), io::Error::from_raw_os_error(code));
             Disconnect::from(logs::LogError::Io { verb: "sync", name, cause })
         };
-        let [no_space, input_output] = [28, 5];
+        let [no_space, input_output, too_many_files] = [28, 5, 24];
+        assert!(matches!(of(too_many_files), Disconnect::DescriptorLimit(_)));
         assert!(matches!(of(no_space), Disconnect::DiskFull(_)));
         assert!(matches!(of(input_output), Disconnect::DiskError(_)));
     }

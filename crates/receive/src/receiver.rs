@@ -253,6 +253,9 @@ impl LogReceiver {
                 Disconnect::Failed(error) => {
                     self.schedule_retry(&mut store, error, SourceTrouble::Permanent)?
                 }
+                Disconnect::DescriptorLimit(error) => {
+                    self.schedule_retry(&mut store, error.into(), SourceTrouble::Lost)?
+                }
                 Disconnect::StartUnavailable(error) => return Err(ReceiveFailure::NotStarted(error)),
                 Disconnect::DiskError(error) => return Err(self.disk_failure(&mut store, error)),
                 Disconnect::Keyring(error) => {
