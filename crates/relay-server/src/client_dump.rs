@@ -10,8 +10,8 @@ use logs::lock;
 use relay::{
     AheadPolicy, AnnotationPolicy, ClientProgress, DumpEndPolicy, DumpError, DumpMode, DumpOptions,
     DumpPiece, DumpRequest, DumpStep, DumpStream, EventBytes, GtidHoles, GtidsAhead, HeartbeatVersion,
-    MariadbPosition, MariadbRequest, RUN_EVENT_SIZE, RelayFacts as _, RunPolicy, ServedChecksum, SourceGtids,
-    SqlValue, can_find_start, find_start,
+    MariadbPosition, MariadbRequest, RUN_EVENT_SIZE, RelayError, RelayFacts as _, RunPolicy, ServedChecksum,
+    SourceGtids, SqlValue, can_find_start, find_start,
 };
 use wire::{
     AckRequest, DumpFlags, EventPacket, PIECE_SIZE_MAX, PartedPacket, SemiSync, SemiSyncAck, ServerError,
@@ -182,9 +182,14 @@ impl<'d, 's> ClientDump<'d, 's> {
         let uuid = text("replica_uuid").or_else(|| text("slave_uuid"));
         let (server_id, form) = (self.request.server_id, self.session.sql.form);
         let activity = self.activity(ClientActivity::SENDING);
-        self.session.shared.clients.begin_dump(self.session.registration, activity, |client| {
-            (client.server_id, client.server_uuid, client.form) = (Some(server_id), uuid, Some(form));
-        });
+        let displaced =
+            self.session.shared.clients.begin_dump(self.session.registration, activity, |client| {
+                (client.server_id, client.server_uuid, client.form) = (Some(server_id), uuid, Some(form));
+            });
+        // Until its thread has ended, an earlier dump would count as another replica.
+        if let Some(gate) = &self.session.shared.options.ack_gate {
+            displaced.iter().for_each(|connection_id| gate.forget(*connection_id));
+        }
         // Wake an earlier dump that may be waiting.
         self.session.shared.growth.record();
     }
@@ -521,6 +526,9 @@ impl<'d, 's> ClientDump<'d, 's> {
 
     /// Reports the last sync that the client has acknowledged.
     fn acknowledge(&self, covered: Option<u64>) {
+        if self.end_reason().is_some() {
+            return;
+        }
         if let (Some(sync), Some(gate)) = (covered, &self.session.shared.options.ack_gate) {
             gate.acknowledge(self.session.registration.connection_id, sync);
         }
@@ -552,8 +560,12 @@ impl<'d, 's> ClientDump<'d, 's> {
             let user = self.session.client.account.user.clone();
             self.session.shared.notify(RelayNotice::DumpFailed { user, error: cause.to_string() });
         }
-        if self.open.is_some() {
-            // The client would read the error as the rest of the event.
+        let is_temporary = error
+            .cause()
+            .is_some_and(|cause| matches!(cause, RelayError::Read(error) if error.is_descriptor_limit()));
+        // Within an event, the client would read the error as the rest of the event. After a temporary failure, it must
+        // reconnect.
+        if self.open.is_some() || is_temporary {
             return Err(io::ErrorKind::ConnectionAborted.into());
         }
         let error = error.to_server_error();

@@ -4,7 +4,6 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use logs::lock;
@@ -114,7 +113,7 @@ pub(crate) fn log_in(
             ServerStep::Refused(refusal) => {
                 add(&shared.counters.failed_logins, 1);
                 shared.notify(RelayNotice::LoginFailed { peer, error: refusal.error.to_string() });
-                thread::sleep(shared.throttle.count_failure(address, Instant::now()));
+                registration.wait(shared.throttle.count_failure(address, Instant::now()));
                 link.flush()?;
                 return Ok(None);
             }

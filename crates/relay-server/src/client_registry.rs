@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsFd as _;
 use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use logs::lock;
@@ -87,6 +88,8 @@ const BLOCKED_MIN: Duration = Duration::from_secs(2);
 const LOGGING_IN_MAX: usize = 256;
 /// Number of connections that may be logging in, also with a smaller limit of connections.
 const LOGGING_IN_MIN: usize = 16;
+/// Interval at which a delayed answer checks whether its connection was ended.
+const DELAY_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Duration after which a login probably never finishes.
 const LOGIN_DURATION_MAX: Duration = Duration::from_secs(1);
 
@@ -146,23 +149,26 @@ impl ClientRegistry {
     }
 
     /// Makes the dump of a client visible, and ends earlier dumps of the same replica: the same UUID, or without a UUID
-    /// the same `server_id`.
+    /// the same `server_id`. Returns the connection ids of the ended dumps.
     pub(crate) fn begin_dump(
         &self,
         registration: &ClientRegistration<'_>,
         activity: ClientActivity,
         change: impl FnOnce(&mut ClientFacts),
-    ) {
+    ) -> Vec<u32> {
         // Under one lock: of two dumps that begin at the same time, only the later one sees the other.
         let list = lock(&self.clients);
         registration.client.change(change);
         registration.client.set_activity(activity);
         let facts = registration.client.facts();
-        for earlier in list.by_id.values().filter(|other| !Arc::ptr_eq(other, &registration.client)) {
-            if is_dump_of_same_replica(&facts, &earlier.facts()) {
+        let others = list.by_id.values().filter(|other| !Arc::ptr_eq(other, &registration.client));
+        let displaced = others.filter(|earlier| is_dump_of_same_replica(&facts, &earlier.facts()));
+        displaced
+            .map(|earlier| {
                 earlier.end(EndReason::Displaced);
-            }
-        }
+                earlier.facts().connection_id
+            })
+            .collect()
     }
 
     /// Ends all connections, in order, and accepts no more.
@@ -339,6 +345,20 @@ impl ClientRegistration<'_> {
         list.end_login(self.connection_id);
         list.has(self)
     }
+
+    /// Waits for this time, unless the connection is ended, or no longer counts: each thread that waits is then one of a
+    /// limited number.
+    pub(crate) fn wait(&self, delay: Duration) {
+        let until = Instant::now() + delay;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let is_over = self.client.end_reason().is_some() || !lock(&self.registry.clients).has(self);
+            if left.is_zero() || is_over {
+                return;
+            }
+            thread::sleep(left.min(DELAY_CHECK_INTERVAL));
+        }
+    }
 }
 
 impl ClientList {
@@ -379,7 +399,7 @@ mod tests {
     use std::io::{Read as _, Write as _};
     use std::net::{TcpListener, TcpStream};
     use std::sync::Arc;
-    use std::time::Instant;
+    use std::time::{Duration, Instant};
 
     use super::{
         BLOCKED_MIN, ClientActivity, ClientRegistration, ClientRegistry, EndReason, LOGGING_IN_MAX,
@@ -439,6 +459,22 @@ mod tests {
         check(EndReason::Displaced, "Binlog Dump GTID", false, true);
         check(EndReason::Displaced, "Binlog Dump GTID", true, false);
         check(EndReason::Shutdown, "Binlog Dump", true, true);
+    }
+
+    #[test]
+    fn delays_end_with_their_connection() {
+        const DELAY: Duration = Duration::from_secs(600);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let registry = ClientRegistry::default();
+        let register = |socket| registry.register(socket, "host".to_owned(), 4000).unwrap();
+        let (_client, socket) = connection(&listener);
+        let ended = register(Arc::clone(&socket));
+        assert!(registry.kill(ended.connection_id));
+        ended.wait(DELAY);
+        // Too many connections that have not logged in: the oldest no longer counts.
+        let dropped = register(Arc::clone(&socket));
+        let _others: Vec<_> = (0..=LOGGING_IN_MAX).map(|_| register(Arc::clone(&socket))).collect();
+        dropped.wait(DELAY);
     }
 
     #[test]

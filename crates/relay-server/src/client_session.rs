@@ -27,6 +27,8 @@ use crate::relay_shared::{RelayShared, RelayWithSql};
 
 /// Maximum number of prepared statements of a session.
 const STATEMENTS_MAX: usize = 256;
+/// Maximum size in memory of the prepared statements of a session with their values, in bytes.
+const STATEMENTS_MEMORY_MAX: usize = 4 << 20;
 /// Size in bytes at which buffered output is sent.
 pub(crate) const OUTPUT_SIZE: usize = 128 << 10;
 /// Maximum size in bytes of the values sent by `COM_STMT_SEND_LONG_DATA` for a prepared statement.
@@ -361,10 +363,11 @@ impl ServedSession<'_> {
             }
             // These two commands have no response.
             ClientCommand::SendLongData { statement, parameter, data } => {
+                let has_room = self.statements_memory() + data.len() <= STATEMENTS_MEMORY_MAX;
                 if let Some(query) = self.statements.get_mut(statement) {
                     query.error = query
                         .parameters
-                        .append(*parameter, data, SENT_AHEAD_MAX)
+                        .append(*parameter, data, if has_room { SENT_AHEAD_MAX } else { 0 })
                         .err()
                         .or(query.error.take());
                 }
@@ -385,6 +388,11 @@ impl ServedSession<'_> {
         Ok(())
     }
 
+    /// Returns the size in memory of the prepared statements, in bytes.
+    fn statements_memory(&self) -> usize {
+        self.statements.values().map(|query| query.text.memory() + query.parameters.memory()).sum()
+    }
+
     fn prepare(&mut self, sql: &str) {
         if let Err(error) = SqlResponder::check_size(sql) {
             return self.refuse(&error);
@@ -398,6 +406,11 @@ impl ServedSession<'_> {
             let message = format!(
                 "Can't create more than max_prepared_stmt_count statements (current value: {STATEMENTS_MAX})"
             );
+            return self.refuse(&ServerError::new(1461, "42000", message));
+        }
+        if self.statements_memory() + text.memory() > STATEMENTS_MEMORY_MAX {
+            let message =
+                "The prepared statements of this session have more than 4 MiB: deallocate some of them";
             return self.refuse(&ServerError::new(1461, "42000", message));
         }
         self.last_statement = self.last_statement.wrapping_add(1);

@@ -5,41 +5,43 @@ use sql::lexer::{SqlLexer, SqlTokenKind};
 use sql::quote::{quote_plain_text, quote_text};
 use wire::{ParameterValue, TimeValue};
 
-/// Prepared statement, split at its parameters.
+/// Prepared statement with the places of its parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PreparedText {
-    /// Text before each parameter, and after the last parameter.
-    parts: Vec<String>,
+    text: String,
+    /// Offset of the `?` of each parameter.
+    parameters: Vec<u32>,
 }
 
 impl PreparedText {
     /// Finds the parameters: each `?` outside of quotes and comments, according to the bits of `sql_mode`.
     pub(crate) fn parse(sql: &str, sql_mode: u64) -> Self {
-        let (mut parts, mut start) = (Vec::new(), 0);
-        for token in SqlLexer::new(sql.as_bytes(), sql_mode) {
-            if token.kind == SqlTokenKind::Sign && &sql[token.at.clone()] == "?" {
-                parts.push(sql[start..token.at.start].to_owned());
-                start = token.at.end;
-            }
-        }
-        parts.push(sql[start..].to_owned());
-        Self { parts }
+        let tokens = SqlLexer::new(sql.as_bytes(), sql_mode);
+        let parameters =
+            tokens.filter(|token| token.kind == SqlTokenKind::Sign && &sql[token.at.clone()] == "?");
+        let parameters = parameters.filter_map(|token| u32::try_from(token.at.start).ok()).collect();
+        Self { text: sql.to_owned(), parameters }
+    }
+
+    /// Returns the size in memory, in bytes.
+    pub(crate) fn memory(&self) -> usize {
+        self.text.len() + size_of_val(&self.parameters[..])
     }
 
     /// Returns the number of parameters.
     pub(crate) fn parameters(&self) -> usize {
-        self.parts.len() - 1
+        self.parameters.len()
     }
 
     /// Returns the statement with these values, for a session with these bits of `sql_mode`.
     pub(crate) fn with_values(&self, values: &[ParameterValue<'_>], sql_mode: u64) -> String {
-        let mut text = String::new();
-        for (index, part) in self.parts.iter().enumerate() {
-            text.push_str(part);
-            if index + 1 < self.parts.len() {
-                put_literal(values.get(index).unwrap_or(&ParameterValue::Null), sql_mode, &mut text);
-            }
+        let (mut text, mut start) = (String::new(), 0);
+        for (index, at) in self.parameters.iter().enumerate() {
+            text.push_str(&self.text[start..*at as usize]);
+            put_literal(values.get(index).unwrap_or(&ParameterValue::Null), sql_mode, &mut text);
+            start = *at as usize + "?".len();
         }
+        text.push_str(&self.text[start..]);
         text
     }
 }

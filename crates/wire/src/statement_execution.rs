@@ -93,6 +93,14 @@ impl ServerStatement {
         Self { parameters: prepared.parameters, types: Vec::new(), sent_ahead: BTreeMap::new(), sent_size: 0 }
     }
 
+    /// Returns the size in memory of the types and values of the parameters, in bytes.
+    pub fn memory(&self) -> usize {
+        /// About the memory of a value, without its bytes.
+        const VALUE_OVERHEAD: usize = 64;
+        let types = usize::from(self.parameters) * size_of::<ParameterType>();
+        types + self.sent_size + self.sent_ahead.len() * VALUE_OVERHEAD
+    }
+
     /// Appends a piece of a parameter's value. `limit` is the maximum size of all values, in bytes.
     ///
     /// # Errors
