@@ -267,9 +267,20 @@ impl SqlValue {
 
 fn leading_number(text: &str) -> f64 {
     let text = text.trim_start();
-    let is_of_a_number = |letter: char| letter.is_ascii_digit() || "+-.eE".contains(letter);
-    let end = text.find(|letter| !is_of_a_number(letter)).unwrap_or(text.len());
-    (0..=end).rev().find_map(|end| text[..end].parse().ok()).unwrap_or(0.0)
+    let bytes = text.as_bytes();
+    let after_sign = |at: usize| at + usize::from(matches!(bytes.get(at), Some(b'+' | b'-')));
+    let after_digits = |at: usize| at + bytes[at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let mut end = after_digits(after_sign(0));
+    if bytes.get(end) == Some(&b'.') {
+        end = after_digits(end + 1);
+    }
+    if let Some(b'e' | b'E') = bytes.get(end) {
+        let digits = after_sign(end + 1);
+        let after = after_digits(digits);
+        end = if after > digits { after } else { end };
+    }
+    // Without a digit, it is no number.
+    text[..end].parse().unwrap_or(0.0)
 }
 
 impl From<&str> for SqlValue {
@@ -305,6 +316,24 @@ impl<T: Into<Self>> From<Option<T>> for SqlValue {
 #[cfg(test)]
 mod tests {
     use super::SqlValue;
+
+    #[test]
+    fn numbers_at_the_start_of_a_text() {
+        for (text, expected) in [
+            ("12ab", 12.0),
+            (" -1.5e2x", -150.0),
+            ("1e", 1.0),
+            ("1e+-2", 1.0),
+            (".5.5", 0.5),
+            ("3.", 3.0),
+            ("-", 0.0),
+            (".", 0.0),
+            ("e5", 0.0),
+            ("+7e1e1", 70.0),
+        ] {
+            assert_eq!(SqlValue::from(text).to_number(), Some(expected), "{text}");
+        }
+    }
 
     #[test]
     fn numbers_other_than_zero_are_true() {

@@ -32,6 +32,9 @@ const STEPS_INTERVAL: u16 = 1000;
 /// Maximum size of a value or a row in bytes: far more than any fact needs. The duration of a step depends on the size
 /// of its values.
 const VALUE_SIZE_MAX: i32 = 1 << 18;
+/// Maximum product of the sizes of a text and its `LIKE` pattern: the duration of a comparison depends on it, and no
+/// check ends one.
+const LIKE_STEPS_MAX: usize = 1 << 22;
 /// Maximum size of a result in bytes.
 const RESULT_SIZE_MAX: usize = 16 << 20;
 /// Maximum memory of SQLite in the whole process, in bytes.
@@ -225,7 +228,11 @@ fn add_functions(
     // SQLite calls this function for LIKE. As in MySQL, a backslash escapes a wildcard, and case does not matter.
     connection.create_scalar_function("like", 2, FunctionFlags::SQLITE_UTF8, |arguments: &Context<'_>| {
         let [pattern, text] = [0, 1].map(|at| from_sqlite(arguments.get_raw(at)).to_text());
-        Ok(pattern.zip(text).map(|(pattern, text)| is_like(&text, &pattern)))
+        let Some((pattern, text)) = pattern.zip(text) else { return Ok(None) };
+        if pattern.len().saturating_mul(text.len()) > LIKE_STEPS_MAX {
+            return Err(Error::UserFunctionError("the texts of LIKE are too long".into()));
+        }
+        Ok(Some(is_like(&text, &pattern)))
     })
 }
 
