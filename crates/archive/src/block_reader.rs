@@ -234,7 +234,10 @@ impl<R: Read> SegmentReader<R> {
                 }
             }
             EventType::MariadbStartEncryption => {
-                self.state = ReaderState::Opaque(OpaqueReason::Encrypted);
+                let header = EventHeader::decode(&mut Cursor::new(event));
+                if header.is_ok_and(|header| header.starts_encryption()) {
+                    self.state = ReaderState::Opaque(OpaqueReason::Encrypted);
+                }
             }
             event_type if event_type.rows_kind().is_some() => {}
             EventType::RowsQuery | EventType::MariadbAnnotateRows => {}

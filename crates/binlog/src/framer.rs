@@ -90,7 +90,7 @@ impl Framer {
             return Ok(FramerOutput::NeedMore { needed: size });
         };
         let raw = if is_format { self.accept_format(bytes)? } else { RawEvent::new(bytes, checksum)? };
-        if header.event_type == EventType::MariadbStartEncryption {
+        if header.starts_encryption() {
             self.following = FollowingBytes::MariadbCiphertext;
         }
         Ok(FramerOutput::Event(raw))
@@ -270,6 +270,17 @@ mod tests {
         let what = "an event encrypted by MariaDB";
         let error = DecodeError::new(0, DecodeReason::Unsupported { what });
         assert_eq!(events(Framer::new(), &log), Err((first.len() + start.len(), error)));
+    }
+
+    /// A copy that a server has sent is not encrypted: the server flags the event as ignorable.
+    #[test]
+    fn copies_of_logs_encrypted_by_mariadb_are_plain() {
+        let start = MariadbStartEncryption { scheme: 1, key_version: 1, nonce: &[7; 12] };
+        let mut start = whole(&Event::MariadbStartEncryption(start), ChecksumAlgorithm::Off);
+        start[17] = 0x80;
+        let xid = whole(&Event::Xid(Xid { xid: 1 }), ChecksumAlgorithm::Off);
+        let log = [description(b"11.8.9-MariaDB", Some(0)), start, xid].concat();
+        assert_eq!(events(Framer::new(), &log).map(|events| events.len()), Ok(3));
     }
 
     #[test]

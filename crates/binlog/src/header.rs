@@ -64,6 +64,12 @@ impl EventHeader {
         u32::from_le_bytes([head[9], head[10], head[11], head[12]])
     }
 
+    /// Returns whether this is the event after which MariaDB has encrypted all events of the file. In a copy that a server
+    /// has sent, the event is flagged as ignorable, and no event is encrypted (seen with MariaDB 11.8.9).
+    pub fn starts_encryption(&self) -> bool {
+        self.event_type == EventType::MariadbStartEncryption && !self.flags.contains(EventFlags::IGNORABLE)
+    }
+
     /// Returns the size of the whole event, if it has at least a header and at most `max` bytes.
     ///
     /// # Errors

@@ -663,7 +663,7 @@ impl LogReader {
                     self.set_format(&raw);
                     self.format_end = self.tail_start.offset + raw.bytes().len() as u64;
                 }
-                if raw.event_type() == EventType::MariadbStartEncryption {
+                if raw.header().starts_encryption() {
                     self.state = ReadState::MariadbCiphertext;
                 }
                 run.first_checksum.get_or_insert(raw.checksum());
@@ -682,6 +682,9 @@ impl LogReader {
 
     /// Adds events to a non-empty run, as long as only their sizes need to be checked.
     fn take_plain_events(&self, run: &mut ChunkBuilder, large: LargeEvents) {
+        if self.state == ReadState::MariadbCiphertext {
+            return;
+        }
         let checksum =
             self.format.as_ref().map_or(EventChecksum::Absent, |format| format.checksum.for_events());
         let size_min = HEADER_SIZE + checksum.size();

@@ -50,6 +50,36 @@ fn receive_until_equal(server: &TestServer, directory: &Path) -> Result<()> {
     })
 }
 
+/// A server with encrypted logs sends them in plain: bintide reads the copy, but not the server's own file.
+#[test]
+fn logs_encrypted_by_mariadb_are_received_in_plain() -> Result<()> {
+    let directory = TempDir::new()?;
+    let keys = directory.path().join("keys");
+    fs::write(&keys, format!("1;{}\n", "5e".repeat(32)))?;
+    let server = Launch::mariadb()
+        .options(["--plugin-load-add=file_key_management", "--encrypt-binlog=ON"])
+        .option(format!("--file-key-management-filename={}", keys.display()))
+        .start()?;
+    server.sql(TABLE)?;
+    server.sql("insert into d.t (b) values ('one'), ('two')")?;
+    let copy = directory.path().join("copy");
+    receive_all(&server, &copy, &[])?;
+    let stats = |log: &Path| Command::new(bintide()?).args(["stats", "--json"]).arg(log).output();
+    let log = server.binlogs()?.first().context("no log")?.clone();
+    let name = log.file_name().context("no name")?;
+    let ran = stats(&copy.join(name))?;
+    ensure!(ran.status.success(), "{}", stderr(&ran));
+    let counted: Value = serde_json::from_slice(&ran.stdout)?;
+    ensure!(counted["totals"]["insert"]["rows"] == 2, "{counted}");
+    let ran = stats(&log)?;
+    ensure!(
+        ran.status.code() == Some(2) && stderr(&ran).contains(" is encrypted by MariaDB from "),
+        "{}",
+        stderr(&ran)
+    );
+    Ok(())
+}
+
 /// Sends SIGINT, as Ctrl-C does; returns exit status and output.
 fn interrupt(child: Child) -> Result<Output> {
     kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGINT)?;
