@@ -229,7 +229,9 @@ impl CompressionThread {
                 }
                 None => {}
             }
-            let pause = match waiting.next(&requests.closed, self.began.elapsed()) {
+            // The positions in a log change. A client that reads the log as it is stored would get an error.
+            let compressible = &requests.closed[..self.setup.control.count_compressible(&requests.closed)];
+            let pause = match waiting.next(compressible, self.began.elapsed()) {
                 QueueStep::Log(log) => return Some(log.to_owned()),
                 QueueStep::WaitFor(pause) => pause.min(POLL_INTERVAL),
                 QueueStep::Wait => POLL_INTERVAL,

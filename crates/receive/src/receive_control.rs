@@ -2,6 +2,7 @@
 //! and changes their compression.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -30,6 +31,7 @@ struct ControlState {
     /// Number of the last request.
     last_request: AtomicU64,
     first_needed: Mutex<Vec<FirstNeededLog>>,
+    first_uncompressed: Mutex<Option<FirstNeededLog>>,
     /// Level at which closed logs are compressed; 0 to leave them as they are.
     compression_level: AtomicU8,
 }
@@ -136,6 +138,22 @@ impl ReceiveControl {
         all.iter().filter_map(|first_needed| first_needed(logs)).min()
     }
 
+    /// Sets the function that returns the index of the first log that must not be compressed now, among the names of
+    /// closed logs, oldest first: a client reads it as it is stored. Later logs are not compressed either.
+    pub fn hold_compression(&self, first: impl Fn(&[&str]) -> Option<usize> + Send + Sync + 'static) {
+        *lock(&self.0.first_uncompressed) = Some(Arc::new(first));
+    }
+
+    /// Returns the number of logs that may be compressed now, from the oldest on.
+    pub(crate) fn count_compressible(&self, logs: &[PathBuf]) -> usize {
+        let Some(first) = lock(&self.0.first_uncompressed).clone() else { return logs.len() };
+        let name =
+            |log: &PathBuf| log.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
+        let names: Vec<String> = logs.iter().map(name).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        first(&names).unwrap_or(logs.len())
+    }
+
     /// Sets the level at which logs are compressed that are closed from now on; `None` to leave them as they are. Logs
     /// that are closed already, and not compressed, then also stay as they are.
     pub fn set_compression(&self, level: Option<ZstdLevel>) {
@@ -177,6 +195,14 @@ mod tests {
         let timeout = std::time::Duration::from_millis(10);
         assert_eq!(control.purge_before_within("b.000002", timeout), Err(ControlError::Timeout));
         control.serve_requests(|log| panic!("{log} is removed"));
+    }
+
+    #[test]
+    fn logs_from_the_first_one_in_use_on_are_not_compressed() {
+        let (control, logs) = (ReceiveControl::default(), ["d/b.1", "d/b.2"].map(std::path::PathBuf::from));
+        assert_eq!(control.count_compressible(&logs), 2);
+        control.hold_compression(|names| names.iter().position(|name| *name == "b.2"));
+        assert_eq!((control.count_compressible(&logs), control.count_compressible(&logs[..1])), (1, 1));
     }
 
     #[test]

@@ -560,9 +560,12 @@ impl<'d, 's> ClientDump<'d, 's> {
             let user = self.session.client.account.user.clone();
             self.session.shared.notify(RelayNotice::DumpFailed { user, error: cause.to_string() });
         }
-        let is_temporary = error
-            .cause()
-            .is_some_and(|cause| matches!(cause, RelayError::Read(error) if error.is_descriptor_limit()));
+        let is_temporary = error.cause().is_some_and(|cause| match cause {
+            // The file was compressed meanwhile. A client that uses GTIDs finds its place in the new file.
+            RelayError::Changed { .. } => true,
+            RelayError::Read(error) => error.is_descriptor_limit(),
+            _ => false,
+        });
         // Within an event, the client would read the error as the rest of the event. After a temporary failure, it must
         // reconnect.
         if self.open.is_some() || is_temporary {

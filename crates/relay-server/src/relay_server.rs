@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use logs::StoreWatch;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use relay::{
-    AccountFile, FormChoice, RelayFacts, RelayStore, SourceLimits, SqlResponder, UpstreamControl,
+    AccountFile, FormChoice, LogForm, RelayFacts, RelayStore, SourceLimits, SqlResponder, UpstreamControl,
     oldest_log_in_use,
 };
 use servers::ServerAddress;
@@ -230,14 +230,14 @@ impl RelayServer {
         Arc::clone(&self.shared) as Arc<dyn RelayFacts>
     }
 
-    /// Returns a function that finds the oldest log that a connected client reads.
-    pub fn log_watcher(&self) -> impl Fn() -> Option<String> + Send + Sync + use<> {
+    /// Returns a function that finds the oldest log that a connected client reads, in this form if one is given.
+    pub fn log_watcher(&self, form: Option<LogForm>) -> impl Fn() -> Option<String> + Send + Sync + use<> {
         let shared = Arc::downgrade(&self.shared);
         move || {
             let shared = shared.upgrade()?;
             // Without the list, protect no log.
             let names = shared.forms.store().log_names().ok()?;
-            oldest_log_in_use(&*shared, &names)
+            oldest_log_in_use(&*shared, &names, form)
         }
     }
 

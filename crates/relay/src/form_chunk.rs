@@ -35,7 +35,7 @@ pub struct FormChunk {
     transactions_before: u64,
     /// Transactions that end in the chunk.
     measured: Vec<ChunkTransaction>,
-    /// Stamp of the log's format description.
+    /// Stamp of the log.
     stamp: u32,
     file: Option<Arc<ChunkFile>>,
 }
@@ -196,7 +196,7 @@ impl FormChunk {
         &self.format
     }
 
-    /// Returns the stamp of the log's format description. Logs of the same name have different stamps.
+    /// Returns the stamp of the log. Logs of the same name have different stamps; in the form `as-is`, also files.
     pub(crate) const fn stamp(&self) -> u32 {
         self.stamp
     }

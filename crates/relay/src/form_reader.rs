@@ -12,7 +12,7 @@ pub struct FormReader {
     source: Arc<FormSource>,
     log: Arc<str>,
     position: u64,
-    /// Stamp of the log's format description, once a chunk was read.
+    /// Stamp of the log, once a chunk was read.
     stamp: Option<u32>,
 }
 
@@ -64,9 +64,14 @@ impl FormReader {
     ///
     /// Fails as [`FormSource::read`] does.
     pub fn read_next(&mut self) -> Result<ReaderStep, RelayError> {
-        match self.source.read(&self.log, self.position)? {
+        let changed = || RelayError::Changed { name: self.log.to_string() };
+        let read = self.source.read(&self.log, self.position).map_err(|error| match error {
+            // The reader has been there: the file is another one, and shorter.
+            RelayError::PastEnd { .. } if self.stamp.is_some() => changed(),
+            error => error,
+        });
+        match read? {
             FormRead::Chunk(chunk) => {
-                let changed = || RelayError::Changed { name: self.log.to_string() };
                 if *self.stamp.get_or_insert(chunk.stamp()) != chunk.stamp() {
                     return Err(changed());
                 }

@@ -1,6 +1,7 @@
 //! Reads one log from a position on, and renders it as chunks of a form.
 
 use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -71,6 +72,13 @@ enum StoredEvent {
     InLog { format: Arc<EventFormat> },
 }
 
+/// Returns a number that differs between files.
+fn hash_of(file: LogFileId) -> u32 {
+    let mut hasher = DefaultHasher::new();
+    file.hash(&mut hasher);
+    hasher.finish() as u32
+}
+
 /// Result of [`FormRenderer::next`].
 pub(crate) enum RenderOutcome {
     /// The next chunk.
@@ -94,7 +102,9 @@ impl FormRenderer {
         let FilePosition { file, at } = position;
         let Some(head) = store.head(log)? else { return Ok(None) };
         let cursor = StoreCursor::new(store.list(), store.path(log)?);
-        let mut marker = ChunkMarker::new(Arc::clone(log), head.stamp, at, form);
+        // The positions of a rewritten file are others, unless they are those of its form.
+        let stamp = if form == LogForm::AsIs { head.stamp ^ hash_of(file) } else { head.stamp };
+        let mut marker = ChunkMarker::new(Arc::clone(log), stamp, at, form);
         if form == LogForm::AsIs
             && let Some(file) = store.plain_file(log, file)?
         {

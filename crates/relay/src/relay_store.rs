@@ -43,7 +43,7 @@ pub struct HeadEvents {
 }
 
 /// Identity of a log's file. Changes when the log is rewritten in place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct LogFileId {
     identity: FileIdentity,
     /// Creation time of the file; `None` if the file system does not record it. Needed because a new file can get the

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use binlog::ZstdLevel;
 use wire::ServerError;
 
+use crate::log_form::LogForm;
 use crate::relay_facts::{CompressionCounters, RelayFacts};
 
 /// Receiver of a relay's logs, if the relay itself receives them. The command implements this trait; tests use a fixed
@@ -191,14 +192,21 @@ pub struct UpstreamError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LogReaderPosition {
     pub(crate) log: usize,
+    pub(crate) form: Option<LogForm>,
     pub(crate) connection_id: u32,
     /// Account and address, as `user@host:port`.
     pub(crate) client: String,
 }
 
-/// Returns the oldest log that a connected client reads; `None` if no client reads one.
-pub fn oldest_log_in_use(relay: &dyn RelayFacts, names: &[std::sync::Arc<str>]) -> Option<String> {
-    let first = log_readers(relay, names).into_iter().min_by_key(|reader| reader.log)?;
+/// Returns the oldest log that a connected client reads, in this form if one is given; `None` if no client reads one.
+pub fn oldest_log_in_use(
+    relay: &dyn RelayFacts,
+    names: &[std::sync::Arc<str>],
+    form: Option<LogForm>,
+) -> Option<String> {
+    let mut readers = log_readers(relay, names);
+    readers.retain(|reader| form.is_none() || reader.form == form);
+    let first = readers.into_iter().min_by_key(|reader| reader.log)?;
     Some(names[first.log].to_string())
 }
 
@@ -208,6 +216,7 @@ pub(crate) fn log_readers(relay: &dyn RelayFacts, names: &[std::sync::Arc<str>])
         let (log, _) = client.position.filter(|_| client.command.starts_with("Binlog Dump"))?;
         Some(LogReaderPosition {
             log: names.iter().position(|name| **name == *log)?,
+            form: client.form,
             connection_id: client.connection_id,
             client: format!("{}@{}", client.user, client.host),
         })

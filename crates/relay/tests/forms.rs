@@ -251,6 +251,30 @@ fn logs_replaced_while_they_are_served() {
     assert!(matches!(error, RelayError::Changed { .. } | RelayError::PastEnd { .. }), "{error}");
 }
 
+/// The form `as-is` of a compressed log has other positions, although the format description is the same.
+#[test]
+fn readers_of_the_stored_form_notice_a_compression() {
+    let log = repeat_log(&sample("types.binlog"), 6 << 20);
+    let compressed = Reference::new(LogForm::Compressed(common::LEVEL), &log).bytes;
+    let store = TestStore::new(&[&log, &next_log()]);
+    let source = store.source_with(LogForm::AsIs, 1 << 20);
+    let mut reader = FormReader::new(Arc::clone(&source), LOG.into());
+    assert!(matches!(reader.read_next().unwrap(), ReaderStep::Events { .. }));
+    let other = store.cache.path().join("new");
+    std::fs::write(&other, &compressed).unwrap();
+    std::fs::rename(other, store.directory.path().join(LOG)).unwrap();
+    // Another client reads the new file.
+    source.locate(&LOG.into(), 4, ServedChecksum::Stored).unwrap();
+    let error = loop {
+        match reader.read_next() {
+            Ok(ReaderStep::Events { .. }) => {}
+            Ok(step) => panic!("{step:?}"),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, RelayError::Changed { .. }), "{error}");
+}
+
 #[test]
 fn the_cache_is_limited_and_shared() {
     const LIMIT: usize = 1 << 20;

@@ -78,7 +78,7 @@ fn warn_of_readers<'r>(
     names: &[Arc<str>],
     session: &mut SqlSession,
 ) {
-    for LogReaderPosition { log, connection_id, client } in readers {
+    for LogReaderPosition { log, connection_id, client, .. } in readers {
         let message = format!("connection {connection_id} ({client}) reads {}", names[*log]);
         session.warn(WarningLevel::Note, OWN_NOTE, message);
     }

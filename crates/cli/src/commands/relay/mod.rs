@@ -17,7 +17,7 @@ use clap::{Args, Subcommand};
 use logs::find_archived_logs;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use receive::{AckCondition, LogReceiver, ReceiveControl, SourceFailurePolicy};
-use relay::{AccountFile, FormChoice, RelayStore, UpstreamControl};
+use relay::{AccountFile, FormChoice, LogForm, RelayStore, UpstreamControl};
 use relay_server::{
     AckGate, AckOutcome, RelayNotice, RelayServer, RelayServerError, RelayServerOptions, TlsFiles,
 };
@@ -309,9 +309,14 @@ fn serve(
     let server = RelayServer::start(store.map_err(|error| not_started(error.into()))?, options)
         .map_err(|error| not_started(with_advice(error)))?;
     if let Some(control) = control {
-        let first_in_use = server.log_watcher();
+        let first_in_use = server.log_watcher(None);
         control.protect_logs(move |logs| {
             let first = first_in_use()?;
+            logs.iter().position(|log| *log == first)
+        });
+        let first_as_is = server.log_watcher(Some(LogForm::AsIs));
+        control.hold_compression(move |logs| {
+            let first = first_as_is()?;
             logs.iter().position(|log| *log == first)
         });
     }
