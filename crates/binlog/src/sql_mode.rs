@@ -4,6 +4,10 @@
 pub const ANSI_QUOTES: u64 = 4;
 /// The backslash is an ordinary character.
 pub const NO_BACKSLASH_ESCAPES: u64 = 1 << 20;
+/// Values that a column of a transactional table cannot hold are errors.
+pub const STRICT_TRANS_TABLES: u64 = 1 << 21;
+/// Values that a column cannot hold are errors.
+pub const STRICT_ALL_TABLES: u64 = 1 << 22;
 
 /// Modes that change the parsing of a statement.
 pub const PARSING_MODES: u64 = REAL_AS_FLOAT

@@ -200,6 +200,35 @@ pub(crate) mod tests {
         check("alter table t add ts timestamp default current_timestamp", row, plain, true);
     }
 
+    #[test]
+    fn truncated_values_are_refused_without_a_strict_mode() {
+        const STRICT_TRANS_TABLES: u64 = 1 << 21;
+        let check = |change: &str, sql_mode, is_done: bool| {
+            let mut draft = SchemaDraft::new().unwrap();
+            draft
+                .define(&statement("create table t (a varchar(9), b varbinary(9), c decimal(9,2))"))
+                .unwrap();
+            draft
+                .connection
+                .execute_batch("insert into \"d.t\" values ('größe', x'0102', '-123.45')")
+                .unwrap();
+            let context = SessionVariables { sql_mode: Some(sql_mode), ..SessionVariables::default() };
+            let sql = format!("alter table t modify {change}");
+            let altered = draft.define(&SourceStatement { context: Arc::new(context), ..statement(&sql) });
+            assert_eq!(altered.is_ok(), is_done, "{sql} {sql_mode} {altered:?}");
+        };
+        for (fitting, too_short) in [
+            ("a varchar(5)", "a varchar(4)"),
+            ("a char(5)", "a char(4)"),
+            ("b varbinary(2)", "b varbinary(1)"),
+            ("c decimal(5,2)", "c decimal(4,2)"),
+        ] {
+            check(fitting, 0, true);
+            check(too_short, 0, false);
+            check(too_short, STRICT_TRANS_TABLES, true);
+        }
+    }
+
     /// Checks the names of the foreign keys of `d.t` after these statements of a server of this version.
     fn check_foreign_keys(server_version: (u32, u32, u32), statements: &[&str], expected: &[&str]) {
         let mut draft = SchemaDraft::new().unwrap();

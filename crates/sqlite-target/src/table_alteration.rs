@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
+use binlog::sql_mode::{STRICT_ALL_TABLES, STRICT_TRANS_TABLES};
 use replay::{SessionVariables, SourceStatement, StatementTime, TargetFailure};
 use rusqlite::functions::FunctionFlags;
 use rusqlite::types::Value;
 use sql::SqlWords;
-use sql::ddl::{AlteredColumn, DdlColumn, DefaultClause, TableChange, TableElement, TableOptions};
+use sql::ddl::{
+    AlteredColumn, DdlColumn, DefaultClause, TableChange, TableElement, TableOptions, TypeArgument,
+};
 use sql::quote::quote_ansi_name;
 
 use crate::catalogue_table::{CatalogueColumn, CatalogueTable, QualifiedName, SourceEngine};
@@ -31,6 +34,77 @@ struct TableAlteration {
     rows_lost: Option<String>,
     /// A new TIMESTAMP column that is NOT NULL without `explicit_defaults_for_timestamp`, if any.
     implicit_timestamp: Option<String>,
+    /// Limits of the new types of columns.
+    limits: Vec<ColumnLimit>,
+}
+
+/// Maximum length of the values of a column. Without a strict SQL mode, the source truncates longer values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct ColumnLimit {
+    /// Index of the column in the old table.
+    source: usize,
+    unit: LimitUnit,
+    max: u32,
+}
+
+/// Unit of the length of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LimitUnit {
+    /// Characters of a text, or bytes.
+    Character,
+    /// Digits before the decimal point.
+    Digit,
+}
+
+impl ColumnLimit {
+    /// Returns the limit of the new definition of a column; `None` for types whose values are checked one by one.
+    fn of(source: usize, definition: &DdlColumn) -> Option<Self> {
+        let argument = |at: usize| match definition.column_type.arguments.get(at) {
+            Some(TypeArgument::Number(number)) => number.parse::<u32>().ok(),
+            _ => None,
+        };
+        let (unit, max) = match definition.column_type.data_type() {
+            "char" | "binary" => (LimitUnit::Character, argument(0).unwrap_or(1)),
+            "varchar" | "varbinary" => (LimitUnit::Character, argument(0)?),
+            "decimal" => {
+                let (precision, scale) = (argument(0).unwrap_or(10), argument(1).unwrap_or(0));
+                (LimitUnit::Digit, precision.saturating_sub(scale))
+            }
+            _ => return None,
+        };
+        Some(Self { source, unit, max })
+    }
+
+    /// Checks that no value of the old table exceeds the limit.
+    fn check(
+        &self,
+        editor: &SchemaEditor<'_>,
+        name: &QualifiedName,
+        old: &CatalogueTable,
+    ) -> Result<(), TargetFailure> {
+        let column = &old.columns[self.source].name;
+        let (value, table) = (quote_ansi_name(column), quote_ansi_name(&old.name));
+        let length = match self.unit {
+            LimitUnit::Character => format!("LENGTH({value})"),
+            LimitUnit::Digit => format!("INSTR(LTRIM({value}, '-0') || '.', '.') - 1"),
+        };
+        let query = format!("SELECT 1 FROM {table} WHERE {length} > {}", self.max);
+        let mut statement = editor.connection.prepare(&query).map_err(sqlite_failure)?;
+        match statement.exists([]).map_err(sqlite_failure)? {
+            false => Ok(()),
+            true => Err(TargetFailure::refused(format!(
+                "ALTER TABLE {}.{} truncates values of the column {column}, because the sql_mode of its session is not \
+                 strict",
+                name.0, name.1
+            ))),
+        }
+    }
+}
+
+/// Returns whether the server refuses values that a column cannot hold.
+fn is_strict(context: &SessionVariables) -> bool {
+    const STRICT: u64 = STRICT_TRANS_TABLES | STRICT_ALL_TABLES;
+    context.sql_mode.is_none_or(|mode| mode & STRICT != 0)
 }
 
 /// Reason why a change cannot be applied.
@@ -70,6 +144,7 @@ pub(crate) fn alter(
         name: None,
         rows_lost: None,
         implicit_timestamp: None,
+        limits: Vec::new(),
     };
     altered.apply(changes, source.default_database).map_err(|failure| match failure {
         AlterationFailure::MissingColumn => TargetFailure::refused(format!(
@@ -91,6 +166,9 @@ pub(crate) fn alter(
         && !has_explicit_timestamps(&source.statement.context)
     {
         return Err(unknown_values(&name, &column));
+    }
+    if !is_empty && !is_strict(&source.statement.context) {
+        altered.limits.iter().try_for_each(|limit| limit.check(editor, &name, &old))?;
     }
     let TableAlteration { mut table, sources, renamed, name: new_name, .. } = altered;
     if is_same_shape(&old, &table, &sources) {
@@ -156,6 +234,11 @@ impl TableAlteration {
                 Ok(column)
             }
         };
+        let limit = |column: &AlteredColumn<'_>| match *column {
+            AlteredColumn::Replaced { source, definition } => ColumnLimit::of(source, definition),
+            AlteredColumn::Kept { .. } | AlteredColumn::Added(_) => None,
+        };
+        self.limits = columns.iter().filter_map(limit).collect();
         self.table.columns = columns.iter().map(alter).collect::<Result<_, _>>()?;
         self.sources = columns.iter().map(AlteredColumn::source).collect();
         assert_eq!(self.sources.len(), self.table.columns.len(), "ours: one source for each column");
