@@ -1,7 +1,7 @@
 //! Reads the rows of the progress table.
 
 use binlog::gtid::GtidSet;
-use replay::{AppliedState, ReplayProgress, SourcePosition, TargetFailure};
+use replay::{AppliedState, ReplayProgress, SourcePosition, SourceRange, TargetFailure};
 use servers::{ResultRow, SqlConnection};
 use sql::quote::parse_hex;
 
@@ -55,8 +55,7 @@ fn parse_progress_row(row: ResultRow) -> Result<AppliedState, TargetFailure> {
         _ => None,
     };
     let beyond = next().unwrap_or_default();
-    let beyond =
-        beyond.lines().filter_map(|line| line.split_once(' ')).map(|(log, at)| parse_position(log, at));
+    let beyond = beyond.lines().map(parse_range);
     let intent = next().as_deref().and_then(progress_sql::read_intent);
     let commits = next().and_then(|count| count.parse().ok());
     let beyond = beyond.collect::<Result<_, _>>()?;
@@ -69,6 +68,16 @@ fn parse_position(log: &str, position: &str) -> Result<SourcePosition, TargetFai
         || TargetFailure::refused(format!("bintide.progress contains an invalid position: {log} {position}"));
     let log = parse_hex(log).and_then(|bytes| String::from_utf8(bytes).ok()).ok_or_else(malformed)?;
     Ok(SourcePosition { log, position: position.parse().map_err(|_| malformed())? })
+}
+
+/// Parses a line of the column `beyond`, such as `622e31 4-99`.
+fn parse_range(line: &str) -> Result<SourceRange, TargetFailure> {
+    let malformed =
+        || TargetFailure::refused(format!("bintide.progress contains an invalid position: {line}"));
+    let (log, starts) = line.split_once(' ').ok_or_else(malformed)?;
+    let (first, last) = starts.split_once('-').ok_or_else(malformed)?;
+    let SourcePosition { log, position: first } = parse_position(log, first)?;
+    Ok(SourceRange { log, first, last: last.parse().map_err(|_| malformed())? })
 }
 
 pub(crate) fn parse_gtid_set(text: &str) -> Result<GtidSet, TargetFailure> {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use binlog::{Charset, Collation, Decimal};
 use replay::{
-    ReplayProgress, SourcePosition, StatementInput, StatementIntent, TargetFailure, UserVariableValue,
+    ReplayProgress, SourceRange, StatementInput, StatementIntent, TargetFailure, UserVariableValue,
 };
 use sql::quote::{parse_hex, put_hex, put_name};
 
@@ -19,7 +19,7 @@ pub(crate) const CREATE_PROGRESS_TABLE: [&str; 2] = [
        gtids LONGTEXT CHARACTER SET ascii NOT NULL COMMENT 'applied GTIDs, in addition to gtid_executed',
        log VARBINARY(4096) COMMENT 'transactions without GTIDs: all applied up to this log',
        position BIGINT UNSIGNED COMMENT 'and this position in it',
-       beyond LONGTEXT CHARACTER SET ascii NOT NULL COMMENT 'and those at these later positions',
+       beyond LONGTEXT CHARACTER SET ascii NOT NULL COMMENT 'and those that start at these later positions',
        intent LONGTEXT CHARACTER SET ascii COMMENT 'a statement that commits implicitly: started, not yet recorded as done',
        sessions INT NOT NULL COMMENT 'number of sessions in use',
        source INT UNSIGNED COMMENT 'server_id of the server that wrote the logs',
@@ -77,12 +77,12 @@ pub(crate) fn put_progress(
     let _ = write!(out, " WHERE stream={stream};");
 }
 
-/// Returns the text of the column `beyond`: a line with log and position for each transaction.
-pub(crate) fn beyond_text(beyond: &[SourcePosition]) -> String {
+/// Returns the text of the column `beyond`: a line with the log and the first and last start for each range.
+pub(crate) fn beyond_text(beyond: &[SourceRange]) -> String {
     let mut text = String::new();
-    for position in beyond {
-        put_hex(&mut text, position.log.as_bytes());
-        let _ = writeln!(text, " {}", position.position);
+    for SourceRange { log, first, last } in beyond {
+        put_hex(&mut text, log.as_bytes());
+        let _ = writeln!(text, " {first}-{last}");
     }
     text
 }
@@ -256,10 +256,10 @@ mod tests {
         let progress = ReplayProgress {
             gtids: Default::default(),
             position: Some(position.clone()),
-            beyond: vec![position.clone(), position],
+            beyond: vec![position.into()],
             commits: Some(7),
         };
-        let expected = "gtids='',log=X'622e31',position=99,beyond='622e31 99\n622e31 99\n',intent=NULL,\
+        let expected = "gtids='',log=X'622e31',position=99,beyond='622e31 99-99\n',intent=NULL,\
                         commits=IF(commits=6,7,~0+commits+1)";
         check(&progress, SavedIntent::Possible, expected);
         let progress = ReplayProgress { position: None, beyond: Vec::new(), ..progress };
@@ -267,8 +267,8 @@ mod tests {
         check(&progress, SavedIntent::None, "gtids='',commits=IF(commits=6,7,~0+commits+1)");
         // The first transaction was a statement that was interrupted, but was run.
         let first = SourcePosition { log: "b.1".into(), position: 4 };
-        let settled = ReplayProgress { beyond: vec![first], commits: None, ..progress.clone() };
-        check(&settled, SavedIntent::None, "gtids='',beyond='622e31 4\n'");
+        let settled = ReplayProgress { beyond: vec![first.into()], commits: None, ..progress.clone() };
+        check(&settled, SavedIntent::None, "gtids='',beyond='622e31 4-4\n'");
         check(&ReplayProgress { commits: None, ..progress }, SavedIntent::None, "gtids=''");
     }
 

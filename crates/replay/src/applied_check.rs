@@ -142,7 +142,8 @@ impl AppliedCheck {
         if let Some(gtid) = head.gtid() {
             return Ok(progress.gtids.contains(gtid) || self.applied.executed.contains(gtid));
         }
-        if progress.beyond.contains(&head.origin.start_position()) {
+        let start = head.origin.start_position();
+        if progress.beyond.iter().any(|range| range.contains(&start)) {
             return Ok(true);
         }
         let (Some(saved_log), Some(saved)) = (&self.saved_log, &progress.position) else { return Ok(false) };

@@ -84,7 +84,7 @@ pub use crate::run::{
 };
 pub use crate::session_variables::SessionVariables;
 pub use crate::source_outcome::SourceOutcome;
-pub use crate::source_position::SourcePosition;
+pub use crate::source_position::{SourcePosition, SourceRange};
 pub use crate::source_transaction::{SourceTransaction, TransactionHead, TransactionOrigin};
 pub use crate::spooled_rows::SpooledRows;
 pub use crate::spooled_statements::SpooledStatements;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use binlog::gtid::{Gtid, GtidSet};
 
-use crate::source_position::SourcePosition;
+use crate::source_position::{SourcePosition, SourceRange};
 use crate::source_transaction::TransactionHead;
 
 /// Applied transactions. The target stores them in one row, written in the same transaction as the changes.
@@ -14,8 +14,8 @@ pub struct ReplayProgress {
     pub gtids: GtidSet,
     /// All transactions without GTIDs up to this position are applied.
     pub position: Option<SourcePosition>,
-    /// Starts of further applied transactions after that position, while an XA transaction is undecided.
-    pub beyond: Vec<SourcePosition>,
+    /// Further applied transactions after that position, while an XA transaction is undecided.
+    pub beyond: Vec<SourceRange>,
     /// Number of target transactions committed so far in the source's order. A transaction that commits while its
     /// predecessor does saves itself as the successor, so it cannot commit if its predecessor was lost. `None` if the target does not count
     /// commits, or commits come in any order.
@@ -125,8 +125,25 @@ impl ProgressLedger {
             }
             Some(oldest) => {
                 self.progress.position = Some(oldest.clone());
-                self.progress.beyond.push(head.origin.start_position());
+                self.add_beyond(head.origin.start_position());
             }
+        }
+    }
+
+    /// Adds an applied transaction after the oldest undecided one. All transactions before it are applied, too, except
+    /// for undecided ones.
+    fn add_beyond(&mut self, start: SourcePosition) {
+        let Self { progress, held, .. } = self;
+        let extends = |range: &SourceRange| {
+            let is_between = |position: u64| (range.last..start.position).contains(&position);
+            let mut held = held.values().filter(|held| held.log == range.log);
+            range.log == start.log
+                && range.last <= start.position
+                && !held.any(|held| is_between(held.position))
+        };
+        match progress.beyond.last_mut() {
+            Some(range) if extends(range) => range.last = start.position,
+            _ => progress.beyond.push(start.into()),
         }
     }
 
@@ -146,5 +163,46 @@ impl ProgressLedger {
     /// Removes GTIDs that the target itself counts as executed: progress need no longer save them.
     pub fn remove_executed(&mut self, executed: &GtidSet) {
         self.progress.gtids.remove_all(executed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use binlog::TransactionId;
+
+    use super::{ProgressLedger, ReplayProgress};
+    use crate::source_position::SourcePosition;
+    use crate::source_transaction::{TransactionHead, TransactionOrigin};
+
+    /// Returns a transaction without GTID, of 100 bytes.
+    fn head(log: &str, number: u64) -> TransactionHead {
+        let (start, end) = (number * 100, number * 100 + 100);
+        let (log, log_name) = (log.into(), log.into());
+        let origin = TransactionOrigin { log, log_name, log_number: 0, start, end, file_range: start..end };
+        TransactionHead { number, origin, id: TransactionId::Anonymous, clock: None, committed_us: 0 }
+    }
+
+    #[test]
+    fn applied_transactions_after_undecided_ones_are_ranges() {
+        let mut ledger = ProgressLedger::new(ReplayProgress::default());
+        ledger.mark_applied(&head("b.1", 1));
+        ledger.mark_prepared(&head("b.1", 2));
+        (3..1000).for_each(|number| ledger.mark_applied(&head("b.1", number)));
+        ledger.mark_prepared(&head("b.1", 1000));
+        (1001..1003).for_each(|number| ledger.mark_applied(&head("b.1", number)));
+        ledger.mark_applied(&head("b.2", 2000));
+        let progress = ledger.next_progress();
+        assert_eq!(progress.position, Some(head("b.1", 2).origin.start_position()));
+        let found: Vec<String> =
+            progress.beyond.iter().map(|r| format!("{} {}-{}", r.log, r.first, r.last)).collect();
+        assert_eq!(found, ["b.1 300-99900", "b.1 100100-100200", "b.2 200000-200000"]);
+        let is_in = |position| {
+            let start = SourcePosition { log: "b.1".to_owned(), position };
+            progress.beyond.iter().any(|range| range.contains(&start))
+        };
+        assert!(is_in(300) && is_in(50_000) && is_in(100_200) && !is_in(200) && !is_in(100_000));
+        ledger.mark_applied(&head("b.1", 2));
+        ledger.mark_applied(&head("b.1", 1000));
+        assert!(ledger.next_progress().beyond.is_empty());
     }
 }

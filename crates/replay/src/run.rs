@@ -183,7 +183,7 @@ fn settle_intent(target: &dyn ReplayTarget, applied: &AppliedState) -> Result<Re
         IntentOutcome::Done => {
             match gtid {
                 Some(gtid) => drop(progress.gtids.add(gtid)),
-                None => progress.beyond.extend(StatementIntent::position(intent)),
+                None => progress.beyond.extend(StatementIntent::position(intent).map(Into::into)),
             }
             let progress = ProgressLedger::new(progress).next_progress();
             target

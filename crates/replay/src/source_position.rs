@@ -1,4 +1,4 @@
-//! A position in a log of the source.
+//! Positions in a log of the source.
 
 use std::fmt;
 
@@ -9,6 +9,30 @@ pub struct SourcePosition {
     pub log: String,
     /// Bytes from the start of the log.
     pub position: u64,
+}
+
+/// Starts of consecutive transactions in a log of the source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceRange {
+    /// Name of the log on its own server.
+    pub log: String,
+    /// Start of the first transaction.
+    pub first: u64,
+    /// Start of the last transaction.
+    pub last: u64,
+}
+
+impl SourceRange {
+    /// Returns whether a transaction that starts at this position is one of these.
+    pub fn contains(&self, start: &SourcePosition) -> bool {
+        self.log == start.log && (self.first..=self.last).contains(&start.position)
+    }
+}
+
+impl From<SourcePosition> for SourceRange {
+    fn from(SourcePosition { log, position }: SourcePosition) -> Self {
+        Self { log, first: position, last: position }
+    }
 }
 
 impl fmt::Display for SourcePosition {

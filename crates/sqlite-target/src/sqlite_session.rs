@@ -167,8 +167,11 @@ impl TargetSession for SqliteSession {
             Some(end) => (Some(&end.log), Some(end.position.cast_signed())),
             None => (None, None),
         };
-        let beyond: String =
-            progress.beyond.iter().map(|start| format!("{} {}\n", start.position, start.log)).collect();
+        let beyond: String = progress
+            .beyond
+            .iter()
+            .map(|range| format!("{}-{} {}\n", range.first, range.last, range.log))
+            .collect();
         let sql = "UPDATE \"bintide.progress\" SET \"gtids\" = ?1, \"log\" = ?2, \"position\" = ?3, \
                    \"beyond\" = ?4 WHERE \"stream\" = 1 AND \"run\" = ?5";
         let gtids = progress.gtids.to_string();

@@ -11,7 +11,7 @@ use binlog::gtid::GtidSet;
 use replay::compare::{ComparedColumn, NUMBER_ONLY};
 use replay::{
     AppliedState, IntentOutcome, ReplayError, ReplayProgress, ReplayTarget, RollbackTraces, SourcePosition,
-    StatementIntent, TargetFailure, TargetSession, TargetTableDefinition,
+    SourceRange, StatementIntent, TargetFailure, TargetSession, TargetTableDefinition,
 };
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _};
 
@@ -220,8 +220,10 @@ fn read_progress((gtids, log, position, beyond): ProgressRow) -> Result<ReplayPr
     let position =
         log.zip(position).map(|(log, position)| SourcePosition { log, position: position.cast_unsigned() });
     let beyond = beyond.lines().map(|line| {
-        let (position, log) = line.split_once(' ').ok_or_else(|| malformed(line))?;
-        Ok(SourcePosition { log: log.to_owned(), position: position.parse().map_err(|_| malformed(line))? })
+        let (starts, log) = line.split_once(' ').ok_or_else(|| malformed(line))?;
+        let (first, last) = starts.split_once('-').ok_or_else(|| malformed(line))?;
+        let [first, last] = [first, last].map(|text| text.parse().map_err(|_| malformed(line)));
+        Ok(SourceRange { log: log.to_owned(), first: first?, last: last? })
     });
     Ok(ReplayProgress {
         gtids,

@@ -58,7 +58,8 @@ fn settle(transaction: &str, outcome: IntentOutcome) -> (ReplayProgress, Vec<Rep
 #[test]
 fn statement_that_was_run_is_saved_and_counts_as_a_commit() {
     let (progress, saved) = settle("binlog.000001:1272", IntentOutcome::Done);
-    assert_eq!(progress.beyond, [SourcePosition { log: "binlog.000001".to_owned(), position: 1272 }]);
+    let start = SourcePosition { log: "binlog.000001".to_owned(), position: 1272 };
+    assert_eq!(progress.beyond, [start.into()]);
     assert_eq!(progress.commits, Some(8));
     assert_eq!(saved, [progress]);
     let gtid = "5ea5ca5e-0001-4000-8000-000000000001:5";
