@@ -64,7 +64,8 @@ fn logs_encrypted_by_mariadb_are_received_in_plain() -> Result<()> {
     server.sql("insert into d.t (b) values ('one'), ('two')")?;
     let copy = directory.path().join("copy");
     receive_all(&server, &copy, &[])?;
-    let stats = |log: &Path| Command::new(bintide()?).args(["stats", "--json"]).arg(log).output();
+    let program = bintide()?;
+    let stats = |log: &Path| Command::new(&program).args(["stats", "--json"]).arg(log).output();
     let log = server.binlogs()?.first().context("no log")?.clone();
     let name = log.file_name().context("no name")?;
     let ran = stats(&copy.join(name))?;
