@@ -19,7 +19,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 use tempfile::TempDir;
-use testkit::{CutMode, HttpRequest, Launch, Proxy, SeededRandom, TestServer, seed_from_env};
+use testkit::{CutMode, HttpRequest, Launch, Proxy, SeededRandom, TestPackage, TestServer, seed_from_env};
 
 const TABLE: &str = "create database d; create table d.t (a int primary key auto_increment, b longtext)";
 
@@ -56,7 +56,7 @@ fn logs_encrypted_by_mariadb_are_received_in_plain() -> Result<()> {
     let directory = TempDir::new()?;
     let keys = directory.path().join("keys");
     fs::write(&keys, format!("1;{}\n", "5e".repeat(32)))?;
-    let server = Launch::mariadb()
+    let server = Launch::of(TestPackage::MariaDb11_8)
         .options(["--plugin-load-add=file_key_management", "--encrypt-binlog=ON"])
         .option(format!("--file-key-management-filename={}", keys.display()))
         .start()?;
