@@ -141,6 +141,26 @@ fn logs_are_compressed_and_decompressed_in_place() {
     assert_eq!(fs::read_to_string(directory.path().join("positions.types.binlog")).unwrap(), positions);
 }
 
+/// Positions do not include the header of an encrypted file.
+#[test]
+fn positions_of_decrypted_logs_are_those_of_the_source() {
+    let _alone = alone();
+    let directory = directory(&[]);
+    let (log, keyring) = (sample("encrypted/binlog.000001"), sample("encrypted/keyring"));
+    let (log, keyring) = (log.to_str().unwrap(), keyring.to_str().unwrap());
+    let written = bintide(&directory, &["compress", "--plain", "--keyring", keyring, "--output", ".", log]);
+    assert!(written.status.success(), "{written:?}");
+    let last_resume = |arguments: &[&str]| {
+        let stream = ["stream", "--format", "debezium", "--columns", "numbered"];
+        let output = bintide(&directory, &[&stream, arguments].concat());
+        assert!(output.status.success(), "{output:?}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        let record: serde_json::Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+        record["resume"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(last_resume(&["binlog.000001"]), last_resume(&["--keyring", keyring, log]));
+}
+
 #[test]
 fn an_existing_file_is_not_replaced_by_the_list() {
     let _alone = alone();
