@@ -135,7 +135,8 @@ impl LogReceiver {
         let Some(position) = acks.end_sync(sync) else { return Ok(true) };
         if !self.wait_for_ack_condition(store) {
             self.check_control(store)?;
-            // A stop and a start in a row end the wait, too: only a new connection can acknowledge then.
+            // The run was paused, and perhaps resumed since. This acknowledgement was not sent, so connect again: the
+            // source then sends the events once more.
             return if self.options.cancel.is_cancelled() { Ok(false) } else { Err(Disconnect::Paused) };
         }
         source.acknowledge(&position)?;

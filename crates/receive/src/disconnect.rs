@@ -9,7 +9,7 @@ use crate::source_candidate::SourceRejection;
 pub(crate) enum Disconnect {
     /// The requested end was reached, or the run was cancelled.
     Done,
-    /// Another thread has paused the run.
+    /// Another thread has paused the run or named another source, also if the run was resumed since.
     Paused,
     /// The source is unreachable, and may come back.
     Lost(ConnectionError),
@@ -21,7 +21,7 @@ pub(crate) enum Disconnect {
     DiskError(logs::LogError),
     /// The keyring is unreadable or lacks a key: another process may be writing the keyring.
     Keyring(logs::LogError),
-    /// There are too many open files for a moment.
+    /// The process or the machine has too many open files. Other files will be closed.
     DescriptorLimit(logs::LogError),
     /// The requested start is not available.
     StartUnavailable(ReceiveError),

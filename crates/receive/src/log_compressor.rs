@@ -229,14 +229,16 @@ impl CompressionThread {
                 }
                 None => {}
             }
-            // The positions in a log change. A client that reads the log as it is stored would get an error.
-            let compressible = &requests.closed[..self.setup.control.count_compressible(&requests.closed)];
+            let closed = requests.closed.clone();
+            drop(requests);
+            // Compression changes the positions in a log: a client that reads it as it is stored would be disconnected.
+            let compressible = &closed[..self.setup.control.count_compressible(&closed)];
             let pause = match waiting.next(compressible, self.began.elapsed()) {
                 QueueStep::Log(log) => return Some(log.to_owned()),
                 QueueStep::WaitFor(pause) => pause.min(POLL_INTERVAL),
                 QueueStep::Wait => POLL_INTERVAL,
             };
-            let woken = self.shared.changed.wait_timeout(requests, pause);
+            let woken = self.shared.changed.wait_timeout(self.shared.lock_requests(), pause);
             requests = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
     }

@@ -30,14 +30,14 @@ struct ControlState {
     requests: Mutex<Vec<PurgeRequest>>,
     /// Number of the last request.
     last_request: AtomicU64,
-    first_needed: Mutex<Vec<FirstNeededLog>>,
-    first_uncompressed: Mutex<Option<FirstNeededLog>>,
+    first_needed: Mutex<Vec<FirstLogFinder>>,
+    first_read_as_is: Mutex<Option<FirstLogFinder>>,
     /// Level at which closed logs are compressed; 0 to leave them as they are.
     compression_level: AtomicU8,
 }
 
-/// Function that returns the index of the first log still needed, among all stored logs, oldest first.
-type FirstNeededLog = Arc<dyn Fn(&[&str]) -> Option<usize> + Send + Sync>;
+/// Function that returns the index of the first log that is in use, among these logs, oldest first.
+type FirstLogFinder = Arc<dyn Fn(&[&str]) -> Option<usize> + Send + Sync>;
 
 /// Request to remove the logs before a given one.
 struct PurgeRequest {
@@ -138,15 +138,15 @@ impl ReceiveControl {
         all.iter().filter_map(|first_needed| first_needed(logs)).min()
     }
 
-    /// Sets the function that returns the index of the first log that must not be compressed now, among the names of
-    /// closed logs, oldest first: a client reads it as it is stored. Later logs are not compressed either.
+    /// Sets the function that finds the first log that a client reads as it is stored, among the names of the logs to
+    /// compress, oldest first. This log and all later ones are not compressed now.
     pub fn hold_compression(&self, first: impl Fn(&[&str]) -> Option<usize> + Send + Sync + 'static) {
-        *lock(&self.0.first_uncompressed) = Some(Arc::new(first));
+        *lock(&self.0.first_read_as_is) = Some(Arc::new(first));
     }
 
     /// Returns the number of logs that may be compressed now, from the oldest on.
     pub(crate) fn count_compressible(&self, logs: &[PathBuf]) -> usize {
-        let Some(first) = lock(&self.0.first_uncompressed).clone() else { return logs.len() };
+        let Some(first) = lock(&self.0.first_read_as_is).clone() else { return logs.len() };
         let name =
             |log: &PathBuf| log.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
         let names: Vec<String> = logs.iter().map(name).collect();

@@ -253,9 +253,7 @@ impl LogReceiver {
                 Disconnect::Failed(error) => {
                     self.schedule_retry(&mut store, error, SourceTrouble::Permanent)?
                 }
-                Disconnect::DescriptorLimit(error) => {
-                    self.schedule_retry(&mut store, error.into(), SourceTrouble::Lost)?
-                }
+                Disconnect::DescriptorLimit(error) => self.wait_for_descriptors(&mut store, error)?,
                 Disconnect::StartUnavailable(error) => return Err(ReceiveFailure::NotStarted(error)),
                 Disconnect::DiskError(error) => return Err(self.disk_failure(&mut store, error)),
                 Disconnect::Keyring(error) => {
@@ -503,14 +501,35 @@ impl LogReceiver {
         }
     }
 
-    /// Reopens the store, and returns the number of unwritten bytes; `None` if the disk has no space for reopening.
+    /// Waits until the store can be reopened: the failed call may have changed its files, but not `store`. No other
+    /// source could help.
+    fn wait_for_descriptors(
+        &mut self,
+        store: &mut StoreWriter,
+        error: logs::LogError,
+    ) -> Result<(), ReceiveFailure> {
+        let error = ReceiveError::Log(error);
+        self.monitor.set_error(&error);
+        self.say_once(&ReceiveNotice::Retry { error: &error, next: None, pause: BACKOFF_MIN });
+        self.is_lost = true;
+        while !self.options.cancel.is_cancelled() {
+            self.sleep_unless_cancelled(BACKOFF_MIN);
+            if self.reopen_store(store)?.is_some() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reopens the store, and returns the number of unwritten bytes; `None` if the disk has no space for reopening, or
+    /// there are too many open files.
     fn reopen_store(&mut self, store: &mut StoreWriter) -> Result<Option<u64>, ReceiveFailure> {
         match store.reopen() {
             Ok(lacking) => {
                 self.monitor.discard_pending(store);
                 Ok(Some(lacking))
             }
-            Err(error) if error.is_disk_full() => Ok(None),
+            Err(error) if error.is_disk_full() || error.is_descriptor_limit() => Ok(None),
             Err(error) => Err(ReceiveFailure::Failed(error.into())),
         }
     }
