@@ -283,9 +283,17 @@ impl DdlApplier<'_> {
 
     fn create_table(&mut self, name: DdlTableName, exists: ExistingTablePolicy, content: NewTable) {
         let is_kept = exists == ExistingTablePolicy::Keep;
-        // A table that existed before may have other columns. A name in another case can be that of another table.
+        // A table that existed before may have other columns.
         if is_kept && (self.may_have_no_effect || self.all.contains_key(&name)) {
             return;
+        }
+        // With `lower_case_table_names=1`, a name in another case is that of the same table; otherwise, of another one.
+        // It is unknown which table the statement has created, so forget both.
+        if exists != ExistingTablePolicy::Refuse
+            && let Some((other, _)) = self.find(&name).filter(|(other, _)| **other != name)
+        {
+            let other = other.clone();
+            return self.replace_table(other, None);
         }
         let facts = match content {
             NewTable::Like(model) => self.find(&self.qualify(&model)).map(|(_, model)| model.clone()),
@@ -559,7 +567,8 @@ mod tests {
             &[&both[..], &["alter table t rename to u"]].concat(),
             &[upper, &lower.replace("`t`", "`u`")].join("\n"),
         );
-        check(&[both[0], "create table if not exists T (b int)"], &[upper, lower].join("\n"));
+        check(&[both[0], "create table if not exists T (b int)"], "");
+        check(&[both[0], "create or replace table T (b int)"], "");
         check(
             &["create table x.t (a int)", "create table X.t (a int)", "drop database X"],
             &lower.replace('d', "x"),
