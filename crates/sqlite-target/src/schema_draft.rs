@@ -206,11 +206,14 @@ pub(crate) mod tests {
         let check = |change: &str, sql_mode, is_done: bool| {
             let mut draft = SchemaDraft::new().unwrap();
             draft
-                .define(&statement("create table t (a varchar(9), b varbinary(9), c decimal(9,2))"))
+                .define(&statement("create table t (a varchar(9), b varbinary(9), c decimal(9,2), d text)"))
                 .unwrap();
             draft
                 .connection
-                .execute_batch("insert into \"d.t\" values ('größe', x'0102', '-123.45')")
+                .execute_batch(&format!(
+                    "insert into \"d.t\" values ('größe', x'0102', '-123.45', '{}')",
+                    "ö".repeat(128)
+                ))
                 .unwrap();
             let context = SessionVariables { sql_mode: Some(sql_mode), ..SessionVariables::default() };
             let sql = format!("alter table t modify {change}");
@@ -222,6 +225,8 @@ pub(crate) mod tests {
             ("a char(5)", "a char(4)"),
             ("b varbinary(2)", "b varbinary(1)"),
             ("c decimal(5,2)", "c decimal(4,2)"),
+            ("c decimal(9,2)", "c decimal(9,2) unsigned"),
+            ("d text", "d tinytext"),
         ] {
             check(fitting, 0, true);
             check(too_short, 0, false);

@@ -50,25 +50,36 @@ struct ColumnLimit {
 /// Unit of the length of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LimitUnit {
-    /// Characters of a text, or bytes.
+    /// Characters of a text, except for spaces at its end.
     Character,
+    /// Bytes. Those of a text in UTF-8, which has at most as many in its character set.
+    Byte,
     /// Digits before the decimal point.
     Digit,
+    /// Digits before the decimal point of a number that must not be negative.
+    UnsignedDigit,
 }
 
 impl ColumnLimit {
-    /// Returns the limit of the new definition of a column; `None` for types whose values are checked one by one.
+    /// Returns the limit of the new definition of a column; `None` for types whose values `convert` checks.
     fn of(source: usize, definition: &DdlColumn) -> Option<Self> {
         let argument = |at: usize| match definition.column_type.arguments.get(at) {
             Some(TypeArgument::Number(number)) => number.parse::<u32>().ok(),
             _ => None,
         };
         let (unit, max) = match definition.column_type.data_type() {
-            "char" | "binary" => (LimitUnit::Character, argument(0).unwrap_or(1)),
-            "varchar" | "varbinary" => (LimitUnit::Character, argument(0)?),
+            "char" => (LimitUnit::Character, argument(0).unwrap_or(1)),
+            "varchar" => (LimitUnit::Character, argument(0)?),
+            "binary" => (LimitUnit::Byte, argument(0).unwrap_or(1)),
+            "varbinary" => (LimitUnit::Byte, argument(0)?),
+            "tinytext" | "tinyblob" => (LimitUnit::Byte, u8::MAX.into()),
+            "text" | "blob" => (LimitUnit::Byte, u16::MAX.into()),
+            "mediumtext" | "mediumblob" => (LimitUnit::Byte, (1 << 24) - 1),
             "decimal" => {
                 let (precision, scale) = (argument(0).unwrap_or(10), argument(1).unwrap_or(0));
-                (LimitUnit::Digit, precision.saturating_sub(scale))
+                let is_unsigned = definition.column_type.is_unsigned;
+                let unit = if is_unsigned { LimitUnit::UnsignedDigit } else { LimitUnit::Digit };
+                (unit, precision.saturating_sub(scale))
             }
             _ => return None,
         };
@@ -84,17 +95,21 @@ impl ColumnLimit {
     ) -> Result<(), TargetFailure> {
         let column = &old.columns[self.source].name;
         let (value, table) = (quote_ansi_name(column), quote_ansi_name(&old.name));
-        let length = match self.unit {
-            LimitUnit::Character => format!("LENGTH({value})"),
-            LimitUnit::Digit => format!("INSTR(LTRIM({value}, '-0') || '.', '.') - 1"),
+        let max = self.max;
+        let digits = format!("INSTR(LTRIM({value}, '-0') || '.', '.') - 1");
+        let is_truncated = match self.unit {
+            LimitUnit::Character => format!("LENGTH(RTRIM({value}, ' ')) > {max}"),
+            LimitUnit::Byte => format!("LENGTH(CAST({value} AS BLOB)) > {max}"),
+            LimitUnit::Digit => format!("{digits} > {max}"),
+            LimitUnit::UnsignedDigit => format!("{digits} > {max} OR {value} LIKE '-%'"),
         };
-        let query = format!("SELECT 1 FROM {table} WHERE {length} > {}", self.max);
+        let query = format!("SELECT 1 FROM {table} WHERE {is_truncated}");
         let mut statement = editor.connection.prepare(&query).map_err(sqlite_failure)?;
         match statement.exists([]).map_err(sqlite_failure)? {
             false => Ok(()),
             true => Err(TargetFailure::refused(format!(
-                "ALTER TABLE {}.{} truncates values of the column {column}, because the sql_mode of its session is not \
-                 strict",
+                "cannot apply ALTER TABLE {}.{}: the source has truncated values of the column {column}, because the \
+                 sql_mode of its session was not strict",
                 name.0, name.1
             ))),
         }

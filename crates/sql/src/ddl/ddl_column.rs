@@ -17,10 +17,8 @@ pub struct DdlColumn {
     pub is_declared_null: bool,
     /// DEFAULT clause.
     pub default: Option<DefaultClause>,
-    /// True for AUTO_INCREMENT.
+    /// True for AUTO_INCREMENT, the type SERIAL, and SERIAL DEFAULT VALUE.
     pub is_auto_increment: bool,
-    /// True for the type SERIAL, and for SERIAL DEFAULT VALUE. Such a column also has AUTO_INCREMENT.
-    pub is_serial: bool,
     /// True for a generated column.
     pub is_generated: bool,
     /// Character set in lower case, if given directly or by the collation.
@@ -186,7 +184,6 @@ impl DdlColumn {
             is_declared_null: false,
             default: None,
             is_auto_increment: false,
-            is_serial: false,
             is_generated: false,
             charset: None,
             keys: Vec::new(),
@@ -204,7 +201,7 @@ impl DdlColumn {
     }
 
     fn set_serial(&mut self) {
-        (self.nullable, self.is_serial, self.is_auto_increment) = (false, true, true);
+        (self.nullable, self.is_auto_increment) = (false, true);
         self.keys.push(ColumnKey::Unique);
     }
 
