@@ -121,11 +121,12 @@ impl<'c> UndoCollector<'c> {
         head: &TransactionHead,
     ) -> Result<(), CommandFailure> {
         let rows = if self.conditions.is_empty() { SelectedRows::All } else { SelectedRows::Some };
-        if (UndoScope { tables: self.tables, rows }).excludes(&statement.sql, &statement.default_database) {
+        let text = statement.text();
+        let scope = UndoScope { tables: self.tables, rows };
+        if scope.excludes(text.as_bytes(), &statement.default_database) {
             return Ok(());
         }
-        let text: String =
-            String::from_utf8_lossy(&statement.sql).chars().take(STATEMENT_LENGTH_MAX).collect();
+        let text: String = text.chars().take(STATEMENT_LENGTH_MAX).collect();
         Err(refused(head, &format!("the inverse of this statement is not known: {text}")))
     }
 
