@@ -13,7 +13,6 @@ use binlog::{
     EventType, Flavour, NextPosition, PayloadError, PayloadOpener, RawEvent, TransactionKind,
     TransactionVerb,
 };
-
 use sql::{StatementKind, classify_statement};
 
 use crate::load_file_content::{LoadFileCollector, LoadFileContent};

@@ -14,7 +14,7 @@ pub struct ReplayProgress {
     pub gtids: GtidSet,
     /// All transactions without GTIDs up to this position are applied.
     pub position: Option<SourcePosition>,
-    /// Further applied transactions after that position, while an XA transaction is undecided.
+    /// Starts of further applied transactions after that position, while an XA transaction is undecided.
     pub beyond: Vec<SourceRange>,
     /// Number of target transactions committed so far in the source's order. A transaction that commits while its
     /// predecessor does saves itself as the successor, so it cannot commit if its predecessor was lost. `None` if the target does not count
@@ -130,21 +130,21 @@ impl ProgressLedger {
         }
     }
 
-    /// Adds an applied transaction after the oldest undecided one. All transactions before it are applied, too, except
-    /// for undecided ones.
+    /// Adds a transaction after the oldest undecided one. Unites it with the last ranges, if no undecided transaction
+    /// lies between.
     fn add_beyond(&mut self, start: SourcePosition) {
         let Self { progress, held, .. } = self;
-        let extends = |range: &SourceRange| {
-            let is_between = |position: u64| (range.last..start.position).contains(&position);
-            let mut held = held.values().filter(|held| held.log == range.log);
-            range.log == start.log
-                && range.last <= start.position
-                && !held.any(|held| is_between(held.position))
-        };
-        match progress.beyond.last_mut() {
-            Some(range) if extends(range) => range.last = start.position,
-            _ => progress.beyond.push(start.into()),
+        let mut added = SourceRange::from(start);
+        while let Some(range) = progress.beyond.last().filter(|range| range.log == added.log) {
+            let (first, last) = (range.first.min(added.first), range.last.max(added.last));
+            let is_between = |held: &SourcePosition| (first..=last).contains(&held.position);
+            if held.values().any(|held| held.log == added.log && is_between(held)) {
+                break;
+            }
+            (added.first, added.last) = (first, last);
+            progress.beyond.pop();
         }
+        progress.beyond.push(added);
     }
 
     /// Records that this XA transaction is prepared. It counts as not applied until it is committed or rolled back.
@@ -204,5 +204,19 @@ mod tests {
         ledger.mark_applied(&head("b.1", 2));
         ledger.mark_applied(&head("b.1", 1000));
         assert!(ledger.next_progress().beyond.is_empty());
+    }
+
+    #[test]
+    fn transactions_that_are_decided_late_do_not_add_ranges() {
+        let mut ledger = ProgressLedger::new(ReplayProgress::default());
+        ledger.mark_prepared(&head("b.1", 1));
+        for number in (2..1000).step_by(2) {
+            ledger.mark_prepared(&head("b.1", number));
+            ledger.mark_prepared(&head("b.1", number + 1));
+            ledger.mark_applied(&head("b.1", number));
+            ledger.mark_applied(&head("b.1", number + 1));
+        }
+        let ranges = ledger.next_progress().beyond;
+        assert!(ranges.len() == 1, "{ranges:?}");
     }
 }

@@ -112,7 +112,7 @@ impl TransactionFilter<'_> {
         let default = self.0.target_database(&statement.default_database).to_vec();
         let is_accepted =
             is_savepoint(&statement.sql) || self.0.accepts_statement(&statement.kind(), &default);
-        // The offset is in the statement's own bytes.
+        // `DropTrigger` has an offset into the undecoded bytes, so classify these.
         let kind = classify_statement(&statement.sql);
         if let (StatementKind::DropTrigger(Some(at)), true) = (kind, self.0.has_table_rules()) {
             // The filter may exclude the trigger's table; the trigger does not exist then.
