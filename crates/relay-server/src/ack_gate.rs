@@ -156,7 +156,7 @@ impl AckGate {
         }
     }
 
-    /// Forgets a replica that has disconnected.
+    /// Forgets a replica that has disconnected, or whose dump another dump has replaced.
     pub(crate) fn forget(&self, connection_id: u32) {
         lock(&self.state).acknowledged.remove(&connection_id);
     }

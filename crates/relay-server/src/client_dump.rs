@@ -526,11 +526,13 @@ impl<'d, 's> ClientDump<'d, 's> {
 
     /// Reports the last sync that the client has acknowledged.
     fn acknowledge(&self, covered: Option<u64>) {
-        if self.end_reason().is_some() {
-            return;
-        }
         if let (Some(sync), Some(gate)) = (covered, &self.session.shared.options.ack_gate) {
-            gate.acknowledge(self.session.registration.connection_id, sync);
+            let connection_id = self.session.registration.connection_id;
+            gate.acknowledge(connection_id, sync);
+            // Another thread may have replaced this dump, and the gate may have forgotten it already.
+            if self.end_reason().is_some() {
+                gate.forget(connection_id);
+            }
         }
     }
 
@@ -560,9 +562,10 @@ impl<'d, 's> ClientDump<'d, 's> {
             let user = self.session.client.account.user.clone();
             self.session.shared.notify(RelayNotice::DumpFailed { user, error: cause.to_string() });
         }
+        let has_gtids = !matches!(self.request.mode, DumpMode::Position);
         let is_temporary = error.cause().is_some_and(|cause| match cause {
-            // The file was compressed meanwhile. A client that uses GTIDs finds its place in the new file.
-            RelayError::Changed { .. } => true,
+            // The file was compressed meanwhile. By GTIDs, the client finds its place in the new file.
+            RelayError::Changed { .. } => has_gtids,
             RelayError::Read(error) => error.is_descriptor_limit(),
             _ => false,
         });

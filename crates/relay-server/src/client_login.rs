@@ -113,7 +113,7 @@ pub(crate) fn log_in(
             ServerStep::Refused(refusal) => {
                 add(&shared.counters.failed_logins, 1);
                 shared.notify(RelayNotice::LoginFailed { peer, error: refusal.error.to_string() });
-                registration.wait(shared.throttle.count_failure(address, Instant::now()));
+                registration.delay_answer(shared.throttle.count_failure(address, Instant::now()));
                 link.flush()?;
                 return Ok(None);
             }

@@ -346,9 +346,9 @@ impl ClientRegistration<'_> {
         list.has(self)
     }
 
-    /// Waits for this time, unless the connection is ended, or no longer counts: each thread that waits is then one of a
-    /// limited number.
-    pub(crate) fn wait(&self, delay: Duration) {
+    /// Waits for this time, or until the connection is ended or dropped from the registry. So the registry's limit also
+    /// bounds the waiting threads.
+    pub(crate) fn delay_answer(&self, delay: Duration) {
         let until = Instant::now() + delay;
         loop {
             let left = until.saturating_duration_since(Instant::now());
@@ -467,14 +467,16 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let registry = ClientRegistry::default();
         let register = |socket| registry.register(socket, "host".to_owned(), 4000).unwrap();
+        let begin = Instant::now();
         let (_client, socket) = connection(&listener);
         let ended = register(Arc::clone(&socket));
         assert!(registry.kill(ended.connection_id));
-        ended.wait(DELAY);
+        ended.delay_answer(DELAY);
         // Too many connections that have not logged in: the oldest no longer counts.
         let dropped = register(Arc::clone(&socket));
         let _others: Vec<_> = (0..=LOGGING_IN_MAX).map(|_| register(Arc::clone(&socket))).collect();
-        dropped.wait(DELAY);
+        dropped.delay_answer(DELAY);
+        assert!(begin.elapsed() < Duration::from_secs(60));
     }
 
     #[test]
@@ -517,7 +519,7 @@ mod tests {
         std::thread::scope(|scope| {
             for client in &clients {
                 scope.spawn(|| {
-                    registry.begin_dump(client, dump, |facts| facts.server_uuid = Some("a".to_owned()));
+                    registry.begin_dump(client, dump, |facts| facts.server_uuid = Some("a".to_owned()))
                 });
             }
         });

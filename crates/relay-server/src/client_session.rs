@@ -409,8 +409,7 @@ impl ServedSession<'_> {
             return self.refuse(&ServerError::new(1461, "42000", message));
         }
         if self.statements_memory() + text.memory() > STATEMENTS_MEMORY_MAX {
-            let message =
-                "The prepared statements of this session have more than 4 MiB: deallocate some of them";
+            let message = "The prepared statements of this session would exceed 4 MiB: close some of them";
             return self.refuse(&ServerError::new(1461, "42000", message));
         }
         self.last_statement = self.last_statement.wrapping_add(1);

@@ -19,7 +19,9 @@ impl PreparedText {
         let tokens = SqlLexer::new(sql.as_bytes(), sql_mode);
         let parameters =
             tokens.filter(|token| token.kind == SqlTokenKind::Sign && &sql[token.at.clone()] == "?");
-        let parameters = parameters.filter_map(|token| u32::try_from(token.at.start).ok()).collect();
+        let offset =
+            |at: usize| u32::try_from(at).unwrap_or_else(|_| unreachable!("ours: texts are limited"));
+        let parameters = parameters.map(|token| offset(token.at.start)).collect();
         Self { text: sql.to_owned(), parameters }
     }
 

@@ -196,7 +196,8 @@ impl FormChunk {
         &self.format
     }
 
-    /// Returns the stamp of the log. Logs of the same name have different stamps; in the form `as-is`, also files.
+    /// Returns the stamp of the log: different for logs of the same name; in the form `as-is`, also for different files
+    /// of one log.
     pub(crate) const fn stamp(&self) -> u32 {
         self.stamp
     }

@@ -66,7 +66,7 @@ impl FormReader {
     pub fn read_next(&mut self) -> Result<ReaderStep, RelayError> {
         let changed = || RelayError::Changed { name: self.log.to_string() };
         let read = self.source.read(&self.log, self.position).map_err(|error| match error {
-            // The reader has been there: the file is another one, and shorter.
+            // The reader was at this position before, so the file was replaced or truncated.
             RelayError::PastEnd { .. } if self.stamp.is_some() => changed(),
             error => error,
         });

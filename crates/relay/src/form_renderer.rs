@@ -72,13 +72,6 @@ enum StoredEvent {
     InLog { format: Arc<EventFormat> },
 }
 
-/// Returns a number that differs between files.
-fn hash_of(file: LogFileId) -> u32 {
-    let mut hasher = DefaultHasher::new();
-    file.hash(&mut hasher);
-    hasher.finish() as u32
-}
-
 /// Result of [`FormRenderer::next`].
 pub(crate) enum RenderOutcome {
     /// The next chunk.
@@ -102,7 +95,7 @@ impl FormRenderer {
         let FilePosition { file, at } = position;
         let Some(head) = store.head(log)? else { return Ok(None) };
         let cursor = StoreCursor::new(store.list(), store.path(log)?);
-        // The positions of a rewritten file are others, unless they are those of its form.
+        // In the form `as-is`, rewriting the file changes the positions. In other forms, the positions stay.
         let stamp = if form == LogForm::AsIs { head.stamp ^ hash_of(file) } else { head.stamp };
         let mut marker = ChunkMarker::new(Arc::clone(log), stamp, at, form);
         if form == LogForm::AsIs
@@ -332,6 +325,13 @@ impl FormRenderer {
             self.failure = Some(error.into());
         }
     }
+}
+
+/// Returns a hash of the file's identity.
+fn hash_of(file: LogFileId) -> u32 {
+    let mut hasher = DefaultHasher::new();
+    file.hash(&mut hasher);
+    hasher.finish() as u32
 }
 
 /// Result of reading more of a log.

@@ -279,7 +279,7 @@ fn leading_number(text: &str) -> f64 {
         let after = after_digits(digits);
         end = if after > digits { after } else { end };
     }
-    // Without a digit, it is no number.
+    // A text without a digit does not parse, and counts as 0.
     text[..end].parse().unwrap_or(0.0)
 }
 

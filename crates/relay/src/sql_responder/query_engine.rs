@@ -32,8 +32,8 @@ const STEPS_INTERVAL: u16 = 1000;
 /// Maximum size of a value or a row in bytes: far more than any fact needs. The duration of a step depends on the size
 /// of its values.
 const VALUE_SIZE_MAX: i32 = 1 << 18;
-/// Maximum product of the sizes of a text and its `LIKE` pattern: the duration of a comparison depends on it, and no
-/// check ends one.
+/// Maximum product of the sizes of a text and its `LIKE` pattern, in bytes. Bounds the time of one comparison, which
+/// cannot be interrupted.
 const LIKE_STEPS_MAX: usize = 1 << 22;
 /// Maximum size of a result in bytes.
 const RESULT_SIZE_MAX: usize = 16 << 20;
@@ -230,7 +230,10 @@ fn add_functions(
         let [pattern, text] = [0, 1].map(|at| from_sqlite(arguments.get_raw(at)).to_text());
         let Some((pattern, text)) = pattern.zip(text) else { return Ok(None) };
         if pattern.len().saturating_mul(text.len()) > LIKE_STEPS_MAX {
-            return Err(Error::UserFunctionError("the texts of LIKE are too long".into()));
+            return Err(Error::UserFunctionError(
+                "LIKE compares too much text: the sizes of text and pattern multiply to more than 4 MiB"
+                    .into(),
+            ));
         }
         Ok(Some(is_like(&text, &pattern)))
     })

@@ -309,16 +309,15 @@ fn serve(
     let server = RelayServer::start(store.map_err(|error| not_started(error.into()))?, options)
         .map_err(|error| not_started(with_advice(error)))?;
     if let Some(control) = control {
-        let first_in_use = server.log_watcher(None);
-        control.protect_logs(move |logs| {
-            let first = first_in_use()?;
-            logs.iter().position(|log| *log == first)
-        });
-        let first_as_is = server.log_watcher(Some(LogForm::AsIs));
-        control.hold_compression(move |logs| {
-            let first = first_as_is()?;
-            logs.iter().position(|log| *log == first)
-        });
+        let find_first = |form| {
+            let oldest_in_use = server.log_watcher(form);
+            move |logs: &[&str]| {
+                let oldest = oldest_in_use()?;
+                logs.iter().position(|log| *log == oldest)
+            }
+        };
+        control.protect_logs(find_first(None));
+        control.hold_compression(find_first(Some(LogForm::AsIs)));
     }
     site.set_serving(&server);
     info!("serving {} at {}", directory.display(), server.address());
