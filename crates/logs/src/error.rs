@@ -296,7 +296,7 @@ pub enum LogError {
         next: String,
     },
     /// The log was removed before it was read to its end, or another log replaced it under the same name.
-    #[error("{name} was removed before it was read to its end: restart to continue with the existing logs")]
+    #[error("{name} was removed, or another log replaced it: restart to continue with the existing logs")]
     Removed {
         /// Path of the file.
         name: String,
@@ -412,6 +412,8 @@ mod tests {
         for errno in [input_output, permission] {
             check(errno, false);
         }
+        let too_many_files = io::Error::from_raw_os_error(24);
+        assert!(LogError::io("open", "b.000001", too_many_files).is_descriptor_limit());
         let keyring =
             LogError::io(LogError::READ_KEYRING, "keyring", io::Error::from_raw_os_error(permission));
         assert!(keyring.is_keyring_error());

@@ -3,6 +3,7 @@
 mod resume;
 
 use std::fmt;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -486,15 +487,24 @@ impl LogReader {
         self.input.is_removed().map_err(|cause| LogError::io("read the metadata of", &self.name, cause))
     }
 
-    /// Returns whether the file was removed, and `path` is a log with another first event. Rewriting a log, for example
-    /// to compress it, replaces the file, but keeps the first event.
+    /// Returns whether the file was removed, and `path` is a log that was created at another time, in whole seconds.
+    /// Rewriting a log, for example to compress it, replaces the file, but keeps the time.
     pub(crate) fn is_replaced_by_log(&self, path: &Path) -> Result<bool, LogError> {
         if !self.is_removed()? || !path.exists() {
             return Ok(false);
         }
-        let mut other = Self::open_stored(path)?;
+        let mut other = match Self::open_stored(path) {
+            Err(LogError::Io { cause, .. }) if cause.kind() == ErrorKind::NotFound => return Ok(false),
+            other => other?,
+        };
         other.keyring.clone_from(&self.keyring);
-        other.next_event()?;
+        if let Err(error) = other.next_event() {
+            return match error {
+                // The key was rotated: only a new log has another key.
+                LogError::MissingKey { .. } => Ok(true),
+                error => Err(error),
+            };
+        }
         Ok(other.created_at.is_some() && other.created_at != self.created_at)
     }
 

@@ -241,7 +241,10 @@ mod tests {
     fn purges_on_a_full_disk_remove_the_logs_first() {
         let directory = tempfile::tempdir().unwrap();
         let store = three_logs(directory.path());
-        fs::write(directory.path().join("positions.b.000001"), "").unwrap();
+        // A log that was compressed, and decompressed again.
+        for list in ["positions.b.000001", "positions.b.000001.2"] {
+            fs::write(directory.path().join(list), "").unwrap();
+        }
         // Of a purge that could not write the index.
         fs::write(directory.path().join("bintide.purged"), "b.000001\n").unwrap();
         store.purge_on_full_disk("b.000003").unwrap();
