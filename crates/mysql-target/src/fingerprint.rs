@@ -36,7 +36,7 @@ const DATABASE_QUERIES: [&str; 11] = [
 /// Queries about the whole server: ids that change with each table rebuild, and accounts. Refused queries are ignored.
 const SERVER_QUERIES: [&str; 9] = [
     "SELECT name, table_id, space FROM information_schema.innodb_tables ORDER BY name",
-    // Its name before MySQL 8.0, and in MariaDB.
+    // `innodb_tables` has this name before MySQL 8.0 and in MariaDB.
     "SELECT name, table_id, space FROM information_schema.innodb_sys_tables ORDER BY name",
     "SELECT * FROM information_schema.user_privileges ORDER BY 1, 2, 3, 4",
     "SELECT * FROM information_schema.schema_privileges ORDER BY 1, 2, 3, 4, 5",

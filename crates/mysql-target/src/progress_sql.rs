@@ -63,7 +63,7 @@ pub(crate) fn put_progress(
         put_hex(out, end.log.as_bytes());
         let _ = write!(out, "',position={}", end.position);
     }
-    // Without a position, an interrupted statement was the first one.
+    // Without a position, `beyond` has at most the first transaction: a statement that was interrupted after it ran.
     if progress.position.is_some() || !progress.beyond.is_empty() {
         let _ = write!(out, ",beyond='{}'", beyond_text(&progress.beyond));
     }

@@ -18,7 +18,7 @@ pub struct LiveSource {
     reader: StreamReader,
     end: ReplicaEnd,
     /// Position of the last heartbeat, if no event has followed. While the source skips events, its heartbeats have
-    /// different positions; two in a row with one position mean that it has no more events.
+    /// different positions; two in a row with the same position mean that it has no more events.
     heartbeat_position: Option<u64>,
 }
 

@@ -475,10 +475,26 @@ fn take_aliased(words: &mut TokenCursor<'_>) -> Option<AliasedTable> {
 #[cfg(test)]
 mod tests {
     use super::{
-        StatementKind, TableReference, classify_statement, executed_statement, find_start_transaction,
-        first_word, is_account_statement, is_row_statement,
+        StatementKind, TableReference, classify_statement, decode_statement, executed_statement,
+        find_start_transaction, first_word, is_account_statement, is_row_statement,
     };
     use binlog::Flavour;
+
+    #[test]
+    fn statements_are_decoded_from_the_clients_character_set() {
+        let check = |sql: &[u8], client, expected: &str| {
+            assert_eq!(decode_statement(sql, client, Flavour::MySql), expected);
+        };
+        let [latin1, gbk, utf8mb4] = [Some(8), Some(28), Some(45)];
+        check(b"DROP TABLE gr\xf6\xdfe", latin1, "DROP TABLE größe");
+        check("DROP TABLE größe".as_bytes(), utf8mb4, "DROP TABLE größe");
+        check("DROP TABLE größe".as_bytes(), None, "DROP TABLE größe");
+        // The second byte of a character is a backquote.
+        check(b"DROP TABLE `\x81\x60`", gbk, "DROP TABLE `乣`");
+        // The server writes this statement itself.
+        let created = "CREATE TABLE größe (a int) START TRANSACTION";
+        check(created.as_bytes(), latin1, created);
+    }
 
     #[test]
     fn account_statements_are_recognised() {

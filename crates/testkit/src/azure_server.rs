@@ -1,4 +1,4 @@
-//! A server of Azure Blob Storage for tests: Azurite, Microsoft's own.
+//! A server of Azure Blob Storage for tests: Azurite, Microsoft's emulator.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -23,7 +23,7 @@ const PROGRAM: &str = "node_modules/azurite/dist/src/blob/main.js";
 /// Script that creates a container, which Azurite permits only in a signed request.
 const CREATE_CONTAINER: &str = include_str!("create_container.js");
 
-/// A running server of Azure Blob Storage with one container. It ends when this value is dropped.
+/// A running emulator of Azure Blob Storage with one container. It ends when this value is dropped.
 #[derive(Debug)]
 pub struct AzureServer {
     child: Child,

@@ -1,4 +1,4 @@
-//! `bintide archive` on real servers of S3 and Azure Blob Storage, and in directories: each log is restored byte for
+//! `bintide archive` on a real S3 server, on an emulator of Azure Blob Storage, and in directories: each log is restored byte for
 //! byte, whatever interrupts an upload, and damage is found.
 
 use std::collections::BTreeMap;

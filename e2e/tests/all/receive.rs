@@ -65,7 +65,7 @@ fn logs_encrypted_by_mariadb_are_received_in_plain() -> Result<()> {
     let copy = directory.path().join("copy");
     receive_all(&server, &copy, &[])?;
     let program = bintide()?;
-    let stats = |log: &Path| Command::new(&program).args(["stats", "--json"]).arg(log).output();
+    let stats = |log: &Path| Command::new(program).args(["stats", "--json"]).arg(log).output();
     let log = server.binlogs()?.first().context("no log")?.clone();
     let name = log.file_name().context("no name")?;
     let ran = stats(&copy.join(name))?;

@@ -27,8 +27,8 @@ const PAYLOAD_AHEAD_MAX: usize = 2 << 20;
 /// Maximum size of the events of such a payload, in bytes.
 const EVENTS_AHEAD_MAX: usize = 8 << 20;
 
-/// Maximum size of the events of all such payloads of a block, in bytes. A block of 512 KiB has thousands of times as
-/// much if its transactions repeat the same bytes.
+/// Maximum size of the events of all such payloads of a block, in bytes. A block of 512 KiB can decompress to gigabytes if
+/// its transactions repeat the same bytes.
 const BLOCK_EVENTS_MAX: usize = 32 << 20;
 
 /// Bytes of a large payload read at a time.
@@ -108,7 +108,8 @@ fn open_payload(
     let header = EventHeader::decode(&mut Cursor::new(bytes)).ok()?;
     let decoded = decode(bytes, &header, format.checksum.for_events(), format)?;
     let Event::TransactionPayload(payload) = decoded else { return None };
-    // The size is only the writer's statement, but it saves the work that the limit below would discard.
+    // The stated size may be wrong, so the loop checks the size again. This check saves decompressing payloads that are
+    // too large.
     if payload.uncompressed_size.is_some_and(|stated| stated > size_max as u64) {
         return None;
     }
