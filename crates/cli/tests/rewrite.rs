@@ -161,6 +161,34 @@ fn positions_of_decrypted_logs_are_those_of_the_source() {
     assert_eq!(last_resume(&["binlog.000001"]), last_resume(&["--keyring", keyring, log]));
 }
 
+/// The list of a copy begins with the positions of the source's log, not with those of its compressed form.
+#[test]
+fn copies_of_rewritten_logs_have_the_positions_of_the_source() {
+    let _alone = alone();
+    let directory = directory(&["types.binlog"]);
+    let run = |arguments: &[&str]| assert!(bintide(&directory, arguments).status.success(), "{arguments:?}");
+    run(&["compress", "types.binlog"]);
+    run(&["decompress", "--output", "plain", "types.binlog"]);
+    run(&["compress", "--recompress", "--level", "9", "--output", "level9", "types.binlog"]);
+    let list = |path: &str| fs::read_to_string(directory.path().join(path)).unwrap();
+    let before = |list: &str| {
+        let pairs = list.lines().filter_map(|line| line.split_once('\t'));
+        pairs.map(|(before, _)| before.to_owned()).collect::<Vec<_>>()
+    };
+    let (first, plain) = (list("positions.types.binlog"), list("plain/positions.types.binlog"));
+    assert!(
+        fs::read(directory.path().join("plain/types.binlog")).unwrap()
+            == fs::read(sample("types.binlog")).unwrap()
+    );
+    assert_eq!(before(&plain), before(&first));
+    assert_eq!(before(&list("level9/positions.types.binlog")), before(&first));
+    for line in plain.lines().filter(|line| !line.starts_with('#')) {
+        assert_eq!(line.split_once('\t').map(|(before, after)| before == after), Some(true), "{line}");
+    }
+    let size = fs::metadata(sample("types.binlog")).unwrap().len();
+    assert_eq!(plain.lines().last(), Some(format!("# {size} bytes became {size}").as_str()));
+}
+
 #[test]
 fn an_existing_file_is_not_replaced_by_the_list() {
     let _alone = alone();

@@ -179,6 +179,13 @@ impl RewritePositions {
         self.lists.iter().fold(before, |before, list| list.to_rewritten(before))
     }
 
+    /// Returns the sizes of the original log's file, and of its header if it was encrypted, in bytes.
+    pub fn original_sizes(&self) -> [u64; 2] {
+        let sizes = self.lists.first().and_then(|list| list.sizes);
+        let Some(sizes) = sizes else { unreachable!("ours: a list is chosen by its sizes") };
+        [sizes.files.original, sizes.headers.original]
+    }
+
     /// Advances to the transaction at the position `start` of the rewritten log, and returns the position of the same
     /// event in the original log. The result is exact for the first event of a transaction, and for events between
     /// transactions.

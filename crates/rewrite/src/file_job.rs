@@ -9,7 +9,7 @@ use std::thread;
 
 use binlog::MAGIC_ENCRYPTED;
 use binlog::encryption::{ENCRYPTED_HEADER_SIZE, EncryptedHeader, Keyring};
-use logs::{LogReader, PositionPair, RewrittenSizes, open_regular, positions_path};
+use logs::{LogReader, PositionPair, RewritePositions, RewrittenSizes, open_regular, positions_path};
 
 use crate::content_digest::scan_log;
 use crate::encrypted_writer::EncryptedWriter;
@@ -193,24 +193,51 @@ fn run_with_positions(
     progress: &mut dyn FnMut(RewriteProgress) -> ControlFlow<()>,
 ) -> Result<RewriteReport, RewriteError> {
     let sizes = job.plan.sizes(log.path().parent().unwrap_or(Path::new(".")));
+    let mut earlier = earlier_positions(job)?;
     let mut list = BufWriter::new(positions.file());
-    let mut failed = None;
+    let (mut failed, mut unmapped) = (None, None);
     let report = rewrite_to(job, &sizes, log.file(), &mut |moved| {
-        let line = writeln!(list, "{}\t{}", moved.before, moved.after);
-        failed = failed.take().or(line.err());
+        let before =
+            earlier.as_mut().map_or(Ok(moved.before), |earlier| earlier.original_start(moved.before));
+        match before {
+            Ok(before) => {
+                let line = writeln!(list, "{before}\t{}", moved.after);
+                failed = failed.take().or(line.err());
+            }
+            Err(error) => unmapped = unmapped.take().or(Some(error)),
+        }
         progress(moved.into())
     })?;
-    let headers = header_sizes(job)?;
+    if let Some(error) = unmapped {
+        return Err(error.into());
+    }
+    let mut headers = header_sizes(job)?;
     let files = fs::metadata(job.source).and_then(|before| {
         Ok(PositionPair { original: before.len(), rewritten: log.file().metadata()?.len() })
     });
-    let written = failed.map_or(Ok(()), Err).and(files).and_then(|files| {
+    let written = failed.map_or(Ok(()), Err).and(files).and_then(|mut files| {
+        if let Some(earlier) = &earlier {
+            [files.original, headers.original] = earlier.original_sizes();
+        }
         writeln!(list, "{}", RewrittenSizes { files, headers })?;
         list.flush()
     });
     let what = || format!("the list of positions {}", positions_path(job.target).display());
     written.map_err(|cause| RewriteError::Write { what: what(), cause })?;
     Ok(report)
+}
+
+/// Returns the positions of the source's log, if the log was rewritten before. A copy in another directory has one list,
+/// which leads to them. In place, the lists remain one behind the other.
+fn earlier_positions(job: &FileJob<'_>) -> Result<Option<RewritePositions>, RewriteError> {
+    if is_same_file(job.source, job.target) {
+        return Ok(None);
+    }
+    let size = fs::metadata(job.source).map(|found| found.len());
+    let name = || job.source.display().to_string();
+    let size =
+        size.map_err(|cause| logs::LogError::Io { verb: "read the attributes of", name: name(), cause })?;
+    Ok(RewritePositions::open(job.source, size)?)
 }
 
 /// Returns the sizes of the headers of the old and of the new log.
