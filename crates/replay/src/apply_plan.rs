@@ -375,6 +375,8 @@ impl ApplyPlanBuilder {
                 Some(xid) if !self.is_xa() => self.end(TransactionShape::XaRollback(xid)),
                 _ => self.end(TransactionShape::RolledBack),
             },
+            // Only the progress is saved.
+            _ if query.is_unexecuted_alter() => self.commit(),
             // Includes savepoints.
             _ => {
                 let is_definition = !self.is_in_transaction() || self.is_created_from_query(query.sql);

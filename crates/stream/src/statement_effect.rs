@@ -108,7 +108,8 @@ pub(crate) fn apply_ddl(
     format: &EventFormat,
 ) -> SchemaChanges {
     let query = &Query { sql: &executed_sql(query, format.flavour), ..*query };
-    if !["CREATE", "ALTER", "DROP", "RENAME"].contains(&first_word(query.sql).as_str()) {
+    let is_definition = ["CREATE", "ALTER", "DROP", "RENAME"].contains(&first_word(query.sql).as_str());
+    if !is_definition || query.is_unexecuted_alter() {
         return SchemaChanges::default();
     }
     let (mut server, mut has_xid) = (None, false);

@@ -468,7 +468,7 @@ impl Streamer {
                 self.write_begin(&within, output);
                 return Ok(());
             }
-            EventRole::Statement => {}
+            EventRole::Statement if !query.is_unexecuted_alter() => {}
             _ => return Ok(()),
         }
         let executed = executed_sql(query, within.format.flavour);

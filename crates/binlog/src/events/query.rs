@@ -57,6 +57,19 @@ impl QueryHead {
 //    1  0
 //    *  sql: to the end of the body
 impl<'a> Query<'a> {
+    /// Returns whether this is an ALTER TABLE of MariaDB that has no effect here: with `binlog_alter_two_phase`, MariaDB
+    /// logs the statement when it starts, and again when it commits or is rolled back. Only its commit has an effect.
+    pub fn is_unexecuted_alter(&self) -> bool {
+        /// The ALTER starts.
+        const START_ALTER: u8 = 2;
+        /// The ALTER is rolled back.
+        const ROLLBACK_ALTER: u8 = 8;
+        self.status.iter().flatten().any(|variable| match variable {
+            StatusVar::MariadbGtidFlags { flags, .. } => flags & (START_ALTER | ROLLBACK_ALTER) != 0,
+            _ => false,
+        })
+    }
+
     pub(crate) fn decode_after(head: &QueryHead, cursor: &mut Cursor<'a>) -> Result<Self, DecodeError> {
         let status = StatusVars { bytes: cursor.bytes(usize::from(head.status_size))? };
         let database = cursor.bytes(usize::from(head.database_size))?;

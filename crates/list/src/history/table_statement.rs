@@ -26,7 +26,10 @@ impl SearchedTable<'_> {
         let sql = executed_statement(query.sql, sql_mode, flavour);
         let text = query_text(&Query { sql: &sql, ..*query }, flavour);
         let query = &Query { sql: text.as_bytes(), ..*query };
-        if TransactionVerb::of(query.sql) != TransactionVerb::Other || !self.may_be_named(query) {
+        if TransactionVerb::of(query.sql) != TransactionVerb::Other
+            || query.is_unexecuted_alter()
+            || !self.may_be_named(query)
+        {
             return false;
         }
         let words = SqlWords::parse(&text, sql_mode);
