@@ -317,7 +317,13 @@ impl<'t> GroupBuilder<'t> {
         let events: Vec<RawEvent<'_>> = rows.events().collect();
         let definitions = &self.definitions;
         let taken = open.changes.take(&events, &rows.format, &|map| definitions.find(map));
-        taken.map_err(|error| ReplayError::Refused(format!("{head}: {error}")))?;
+        if let Err(error) = taken {
+            // A dry run continues after the error.
+            if open.transactions == 0 {
+                self.open = None;
+            }
+            return Err(ReplayError::Refused(format!("{head}: {error}")));
+        }
         drop(events);
         open.add(&head, Some((context, rows)));
         self.ledger.mark_applied(&head);
