@@ -111,7 +111,7 @@ impl StreamReader {
         match header.event_type {
             EventType::Heartbeat | EventType::HeartbeatV2 => self.heartbeat(&raw),
             EventType::Rotate if is_artificial => self.rotate(&raw),
-            _ if is_artificial => Ok(SourceEvent::Artificial(raw)),
+            _ if is_artificial || is_repeated_encryption_start(&header) => Ok(SourceEvent::Artificial(raw)),
             _ => Ok(SourceEvent::Event { event: raw, position: self.advance(&header)? }),
         }
     }
@@ -220,6 +220,12 @@ impl StreamReader {
         let file = String::from_utf8_lossy(&self.file).into_owned();
         WireError::Event { file, position: self.position, error }
     }
+}
+
+/// Returns whether MariaDB has sent the start of encryption again, before events from the middle of the file. The event
+/// then has no position, and no flag (seen with MariaDB 11.8.9).
+fn is_repeated_encryption_start(header: &EventHeader) -> bool {
+    header.event_type == EventType::MariadbStartEncryption && header.next_position == 0
 }
 
 fn size_error(event: &[u8], header: &EventHeader) -> DecodeError {
