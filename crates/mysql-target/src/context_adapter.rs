@@ -16,8 +16,8 @@ use sql::{SqlWords, first_word};
 #[derive(Clone, Debug)]
 pub(crate) struct ContextAdapter {
     target: Flavour,
-    /// Collation numbers of a MySQL server. `None` for MariaDB, whose collations are matched by name.
-    collations: Option<Arc<BTreeSet<u16>>>,
+    /// Numbers of the collations that the server has.
+    collations: Arc<BTreeSet<u16>>,
     /// Variables that only some servers have and only some accounts may set, in the order of [`RESTRICTED`].
     restricted: [RestrictedVariable; RESTRICTED.len()],
     explicit_timestamp: VariablePresence,
@@ -99,7 +99,7 @@ const TIME_ROUND_FRACTIONAL: u64 = 1 << 34;
 /// Collation state shared by all sessions on a target.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TargetCollations {
-    collations: Option<Arc<BTreeSet<u16>>>,
+    collations: Arc<BTreeSet<u16>>,
     substituted: Arc<Mutex<BTreeSet<String>>>,
     rounds: Arc<AtomicBool>,
 }
@@ -110,14 +110,18 @@ impl TargetCollations {
         connection: &mut SqlConnection,
         facts: &ServerFacts,
     ) -> Result<Self, servers::ConnectionError> {
-        let collations = match facts.is_mariadb {
-            true => None,
-            false => {
-                let rows = connection.rows("SELECT id FROM information_schema.collations")?;
-                let number = |row: &ResultRow| str::from_utf8(row.first()?.as_deref()?).ok()?.parse().ok();
-                Some(Arc::new(rows.iter().filter_map(number).collect()))
+        let mut rows = connection.rows("SELECT id FROM information_schema.collations")?;
+        if facts.is_mariadb {
+            // MariaDB since 10.10 has collations for several character sets, whose numbers are here.
+            let more = "SELECT id FROM information_schema.collation_character_set_applicability";
+            match connection.rows(more) {
+                Ok(more) => rows.extend(more),
+                Err(servers::ConnectionError::Refused { .. }) => {}
+                Err(error) => return Err(error),
             }
-        };
+        }
+        let number = |row: &ResultRow| str::from_utf8(row.first()?.as_deref()?).ok()?.parse().ok();
+        let collations = Arc::new(rows.iter().filter_map(number).collect());
         Ok(Self { collations, ..Self::default() })
     }
 
@@ -158,7 +162,7 @@ impl ContextAdapter {
         }
         Ok(Self {
             target: if facts.is_mariadb { Flavour::MariaDb } else { Flavour::MySql },
-            collations: shared.collations.clone(),
+            collations: Arc::clone(&shared.collations),
             restricted,
             explicit_timestamp: EXPLICIT_TIMESTAMP.presence(facts),
             utf8mb4_collation: UTF8MB4_COLLATION.presence(facts),
@@ -258,24 +262,11 @@ impl ContextAdapter {
 
     /// Returns the server's number for a collation in the log, if the server has it.
     fn target_collation_id(&self, id: u16, source: Flavour) -> Option<u16> {
-        if let Some(known) = &self.collations {
-            let own = match source {
-                Flavour::MySql => id,
-                Flavour::MariaDb => {
-                    let name = Collation::new(id, source)?.name();
-                    Collation::new(id, self.target).filter(|own| own.name() == name)?.id()
-                }
-            };
-            return known.contains(&own).then_some(own);
+        if source != self.target {
+            let name = Collation::new(id, source)?.name();
+            Collation::new(id, self.target).filter(|own| own.name() == name)?;
         }
-        if source == self.target {
-            return Some(id);
-        }
-        let name = Collation::new(id, source)?.name();
-        let same = Collation::new(id, self.target).filter(|own| own.name() == name)?;
-        // MariaDB lacks the collations of MySQL 8.0 and the character set gb18030.
-        let is_of_mysql = same.name().contains("_0900_") || same.charset().name() == "gb18030";
-        (!is_of_mysql).then_some(same.id())
+        self.collations.contains(&id).then_some(id)
     }
 
     /// Checks a `CREATE DATABASE` whose collation the target lacks. From MySQL to MySQL, the database gets another
@@ -398,11 +389,12 @@ mod tests {
         ContextAdapter, RestrictedVariable, VariablePresence, stores_values, takes_server_collation,
     };
 
-    /// A target with all variables, and with MySQL's collations up to this number.
+    /// A target with all variables, with MySQL's collations up to this number, and with those of MariaDB.
     fn fit(target: Flavour, collation_max: u16) -> ContextAdapter {
+        let of_mariadb = (1025..=3271).filter(|_| target == Flavour::MariaDb);
         ContextAdapter {
             target,
-            collations: (target == Flavour::MySql).then(|| Arc::new((1..=collation_max).collect())),
+            collations: Arc::new((1..=collation_max).chain(of_mariadb).collect()),
             restricted: [RestrictedVariable::Settable; 3],
             explicit_timestamp: VariablePresence::Present,
             utf8mb4_collation: VariablePresence::Present,
@@ -419,7 +411,9 @@ mod tests {
             charset: Some(charset),
             ..SessionVariables::default()
         };
-        let fitted = fit(target, 400).fit(&context);
+        // MariaDB before 11.4.5 lacks the collations of MySQL 8.0.
+        let collation_max = if target == Flavour::MariaDb { 247 } else { 400 };
+        let fitted = fit(target, collation_max).fit(&context);
         assert_eq!((fitted.sql_mode, fitted.charset), (Some(expected.0), Some(expected.1)), "{context:?}");
     }
 
@@ -480,6 +474,17 @@ mod tests {
         check(true, Flavour::MariaDb, 1 << 28 | rounds, [2304, 1069, 8], (1 << 28 | rounds, [45, 1069, 8]));
         check(true, Flavour::MySql, 4 | 1 << 28, [45, 1069, 8], (4 | 1 << 32, [45, 45, 8]));
         check(true, Flavour::MySql, rounds, [33, 33, 8], (0, [33, 33, 8]));
+    }
+
+    #[test]
+    fn new_servers_of_mariadb_have_collations_of_mysql() {
+        let context = SessionVariables {
+            charset: Some([255, 255, 255]),
+            database_collation: Some(278),
+            ..SessionVariables::default()
+        };
+        let fitted = fit(Flavour::MariaDb, 309).fit(&context);
+        assert_eq!((fitted.charset, fitted.database_collation), (Some([45, 255, 255]), Some(278)));
     }
 
     #[test]
