@@ -50,10 +50,18 @@ pub(crate) fn to_sqlite_value<'s, 'a: 's>(
         Value::Bytes(bytes) => match reading.column.kind {
             // The log has no character set for this column.
             MysqlType::Text { .. } => return Ok(put_text(reading.column.kind.charset(), bytes.bytes, space)),
-            _ if bytes.padding == 0 => return Ok(ValueRef::Blob(bytes.bytes)),
             _ => {
+                let logged_size = bytes.bytes.len() + usize::from(bytes.padding);
+                let size = match reading.column.kind {
+                    // Without the table's metadata, the log does not say that it lacks the zero bytes of a BINARY.
+                    MysqlType::Bytes { size: Some(size) } => logged_size.max(size.into()),
+                    _ => logged_size,
+                };
+                if size == bytes.bytes.len() {
+                    return Ok(ValueRef::Blob(bytes.bytes));
+                }
                 space.extend_from_slice(bytes.bytes);
-                space.resize(bytes.bytes.len() + usize::from(bytes.padding), 0);
+                space.resize(size, 0);
                 return Ok(ValueRef::Blob(space));
             }
         },
