@@ -1,8 +1,9 @@
 //! Compares the committed records of topics with the records that `bintide stream` prints.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs::File;
-use std::io::{BufWriter, Write as _};
+use std::io::{BufRead as _, BufReader, BufWriter, Write as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -34,16 +35,19 @@ pub struct TopicRecord {
 /// Primary keys of the tables of a test: `("d.t", &["id"])`.
 pub type PrimaryKeys<'k> = &'k [(&'k str, &'k [&'k str])];
 
+/// Returns whether a topic is one of the stream's, except for the progress.
+pub fn is_of_stream(topic: &str) -> bool {
+    let is_ours = topic == PREFIX || topic.starts_with(&format!("{PREFIX}."));
+    is_ours && !topic.ends_with(".bintide-progress")
+}
+
 /// Reads all committed records of the stream's topics, except for the progress.
 ///
 /// # Errors
 ///
 /// Fails if the topics cannot be read in time.
 pub fn read_topics(broker: &KafkaBroker) -> Result<Vec<TopicRecord>> {
-    read_matching_topics(broker, |topic| {
-        let is_ours = topic == PREFIX || topic.starts_with(&format!("{PREFIX}."));
-        is_ours && !topic.ends_with(".bintide-progress")
-    })
+    read_matching_topics(broker, is_of_stream)
 }
 
 /// Reads all committed records of the topics whose names match.
@@ -55,7 +59,25 @@ pub fn read_matching_topics(
     broker: &KafkaBroker,
     matches: impl Fn(&str) -> bool,
 ) -> Result<Vec<TopicRecord>> {
-    let (topics, mut records) = (KafkaTopics::new(broker)?, Vec::new());
+    let mut records = Vec::new();
+    take_records(broker, matches, |record| {
+        records.push(record);
+        Ok(())
+    })?;
+    Ok(records)
+}
+
+/// Reads all committed records of the topics whose names match, one after the other.
+///
+/// # Errors
+///
+/// Fails if the topics cannot be read in time, or if `take` fails.
+pub fn take_records(
+    broker: &KafkaBroker,
+    matches: impl Fn(&str) -> bool,
+    mut take: impl FnMut(TopicRecord) -> Result<()>,
+) -> Result<()> {
+    let topics = KafkaTopics::new(broker)?;
     for topic in topics.names()?.iter().filter(|topic| matches(topic)) {
         topics.read(topic, |record| {
             let headers = record.headers().map(|headers| {
@@ -64,17 +86,16 @@ pub fn read_matching_topics(
                     .map(|header| [header.key.to_owned(), text(header.value.unwrap_or_default())])
                     .collect()
             });
-            records.push(TopicRecord {
+            take(TopicRecord {
                 topic: record.topic().to_owned(),
                 partition: record.partition(),
                 key: record.key().map(text),
                 value: record.payload().map(text),
                 headers: headers.unwrap_or_default(),
-            });
-            Ok(())
+            })
         })?;
     }
-    Ok(records)
+    Ok(())
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -162,12 +183,32 @@ pub fn compare_with_pipe(broker: &KafkaBroker, source: &TestServer, keys: Primar
 ///
 /// Fails if bintide fails.
 pub fn printed_records(source: &TestServer) -> Result<String> {
+    let mut records = String::new();
+    take_printed_records(source, |line| {
+        records.push_str(line);
+        records.push('\n');
+        Ok(())
+    })?;
+    Ok(records)
+}
+
+/// Takes the records that `bintide stream` prints for the logs of a server, one after the other.
+///
+/// # Errors
+///
+/// Fails if bintide or `take` fails.
+pub fn take_printed_records(source: &TestServer, mut take: impl FnMut(&str) -> Result<()>) -> Result<()> {
     let index = source.datadir().join("binlog.index");
-    let mut printed = Command::new(bintide()?);
-    printed.env_clear().args(["stream", "--format", "debezium"]).arg(index).stdin(Stdio::null());
-    let printed = printed.output()?;
+    let mut printing = Command::new(bintide()?);
+    printing.env_clear().args(["stream", "--format", "debezium"]).arg(index).stdin(Stdio::null());
+    let mut printing = printing.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let output = printing.stdout.take().context("no output")?;
+    for line in BufReader::new(output).lines() {
+        take(&line?)?;
+    }
+    let printed = printing.wait_with_output()?;
     ensure!(printed.status.success(), "{}", String::from_utf8_lossy(&printed.stderr));
-    Ok(String::from_utf8(printed.stdout)?)
+    Ok(())
 }
 
 /// Compares the records of a pipe with those of the topics: by topic and key, in order. Returns their number.
@@ -176,20 +217,50 @@ pub fn printed_records(source: &TestServer) -> Result<String> {
 ///
 /// Fails if there is a difference, with the first one.
 pub fn compare(printed: &str, found: &[TopicRecord], keys: PrimaryKeys<'_>) -> Result<usize> {
-    let mut expected: BTreeMap<TopicKey, Vec<String>> = BTreeMap::new();
-    for line in printed.lines() {
-        let mut record: Value = serde_json::from_str(line)?;
-        let at = topic_key(&record, keys)?;
-        let is_delete = record["op"] == "d";
-        remove_times(&mut record);
-        let records = expected.entry(at.clone()).or_default();
-        records.push(record.to_string());
-        if is_delete && at.key.is_some() {
-            records.push(TOMBSTONE.to_owned());
-        }
+    let mut comparison = RecordComparison::new(keys, |value| value);
+    printed.lines().try_for_each(|line| comparison.add_printed(line))?;
+    found.iter().try_for_each(|record| comparison.add_found(record))?;
+    comparison.finish()
+}
+
+/// Comparison of the records of a pipe with those of topics. A `V` stands for the value of a record.
+pub struct RecordComparison<'k, V> {
+    keys: PrimaryKeys<'k>,
+    value_form: fn(String) -> V,
+    expected: BTreeMap<TopicKey, Vec<V>>,
+    found: BTreeMap<TopicKey, Vec<V>>,
+}
+
+impl<'k, V: Ord + fmt::Debug> RecordComparison<'k, V> {
+    /// Creates a comparison without records. `value_form` returns what stands for a value.
+    pub fn new(keys: PrimaryKeys<'k>, value_form: fn(String) -> V) -> Self {
+        Self { keys, value_form, expected: BTreeMap::new(), found: BTreeMap::new() }
     }
-    let mut read: BTreeMap<TopicKey, Vec<String>> = BTreeMap::new();
-    for record in found {
+
+    /// Adds a record of the pipe.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the record is malformed, or its table is unknown.
+    pub fn add_printed(&mut self, line: &str) -> Result<()> {
+        let mut record: Value = serde_json::from_str(line)?;
+        let at = topic_key(&record, self.keys)?;
+        let has_tombstone = record["op"] == "d" && at.key.is_some();
+        remove_times(&mut record);
+        let records = self.expected.entry(at).or_default();
+        records.push((self.value_form)(record.to_string()));
+        if has_tombstone {
+            records.push((self.value_form)(TOMBSTONE.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Adds a record of a topic.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the record is malformed.
+    pub fn add_found(&mut self, record: &TopicRecord) -> Result<()> {
         let value = match &record.value {
             None => TOMBSTONE.to_owned(),
             Some(value) => {
@@ -199,30 +270,39 @@ pub fn compare(printed: &str, found: &[TopicRecord], keys: PrimaryKeys<'_>) -> R
             }
         };
         let at = TopicKey { topic: record.topic.clone(), key: record.key.clone() };
-        read.entry(at).or_default().push(value);
+        self.found.entry(at).or_default().push((self.value_form)(value));
+        Ok(())
     }
-    // Rows without a key are spread over the partitions.
-    for records in [&mut expected, &mut read] {
-        records.iter_mut().filter(|(at, _)| at.key.is_none()).for_each(|(_, values)| values.sort());
-    }
-    for (at, expected) in &expected {
-        let read = read.get(at).map_or(&[][..], Vec::as_slice);
-        if read != expected {
-            let first = expected.iter().zip(read).position(|(expected, read)| expected != read);
-            let first = first.unwrap_or(expected.len().min(read.len()));
-            bail!(
-                "{at:?}: {} records, expected {}; number {first} is {:?}, expected {:?}",
-                read.len(),
-                expected.len(),
-                read.get(first),
-                expected.get(first)
-            );
+
+    /// Compares the records: by topic and key, in order. Returns their number.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is a difference, with the first one.
+    pub fn finish(mut self) -> Result<usize> {
+        // Rows without a key are spread over the partitions.
+        for records in [&mut self.expected, &mut self.found] {
+            records.iter_mut().filter(|(at, _)| at.key.is_none()).for_each(|(_, values)| values.sort());
         }
+        for (at, expected) in &self.expected {
+            let found = self.found.get(at).map_or(&[][..], Vec::as_slice);
+            if found != expected {
+                let first = expected.iter().zip(found).position(|(expected, found)| expected != found);
+                let first = first.unwrap_or(expected.len().min(found.len()));
+                bail!(
+                    "{at:?}: {} records, expected {}; number {first} is {:?}, expected {:?}",
+                    found.len(),
+                    expected.len(),
+                    found.get(first),
+                    expected.get(first)
+                );
+            }
+        }
+        if let Some(at) = self.found.keys().find(|at| !self.expected.contains_key(at)) {
+            bail!("unexpected records: {at:?}");
+        }
+        Ok(self.found.values().map(Vec::len).sum())
     }
-    if let Some(at) = read.keys().find(|at| !expected.contains_key(at)) {
-        bail!("unexpected records: {at:?}");
-    }
-    Ok(found.len())
 }
 
 /// Returns the rows of a table by their key, as the last records of its topic have them.
@@ -231,17 +311,50 @@ pub fn compare(printed: &str, found: &[TopicRecord], keys: PrimaryKeys<'_>) -> R
 ///
 /// Fails if a record is malformed, or has no key.
 pub fn last_rows(records: &[TopicRecord], topic: &str) -> Result<BTreeMap<String, Value>> {
-    let mut rows = BTreeMap::new();
-    for record in records.iter().filter(|record| record.topic == topic) {
+    let mut rows = LastRows::default();
+    records.iter().filter(|record| record.topic == topic).try_for_each(|record| rows.add(record))?;
+    Ok(rows.0)
+}
+
+/// Rows of a table by their key, as the last records of its topic have them.
+#[derive(Clone, Debug, Default)]
+pub struct LastRows(BTreeMap<String, Value>);
+
+impl LastRows {
+    /// Adds the next record of the topic.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the record is malformed, or has no key.
+    pub fn add(&mut self, record: &TopicRecord) -> Result<()> {
         let key = record.key.clone().context("a record without a key")?;
         let value: Option<Value> = record.value.as_deref().map(serde_json::from_str).transpose()?;
         // A delete has a tombstone after it.
         match value.and_then(|value| value.get("after").cloned()).filter(|after| !after.is_null()) {
-            Some(after) => drop(rows.insert(key, after)),
-            None => drop(rows.remove(&key)),
+            Some(after) => drop(self.0.insert(key, after)),
+            None => drop(self.0.remove(&key)),
         }
+        Ok(())
     }
-    Ok(rows)
+
+    /// Compares these rows with those of the table: one JSON object per line. `topic` is named in errors.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is a difference, with the first one.
+    pub fn compare(&self, topic: &str, rows: &str, key: &[&str]) -> Result<()> {
+        let mut expected = BTreeMap::new();
+        for line in rows.lines().filter(|line| !line.is_empty()) {
+            let row: Value = serde_json::from_str(line).with_context(|| line.to_owned())?;
+            expected.insert(key_text(&row, key), row);
+        }
+        for (key, row) in &expected {
+            ensure!(self.0.get(key) == Some(row), "{topic} {key}: {:?}, expected {row}", self.0.get(key));
+        }
+        let unexpected = self.0.iter().find(|(key, _)| !expected.contains_key(*key));
+        ensure!(unexpected.is_none(), "{topic}: unexpected {unexpected:?}");
+        Ok(())
+    }
 }
 
 /// Compares the last record of each key in a topic with the rows of its table, `rows`: one JSON object per line.
@@ -250,18 +363,7 @@ pub fn last_rows(records: &[TopicRecord], topic: &str) -> Result<BTreeMap<String
 ///
 /// Fails if there is a difference, with the first one.
 pub fn compare_with_rows(records: &[TopicRecord], topic: &str, rows: &str, key: &[&str]) -> Result<()> {
-    let mut expected = BTreeMap::new();
-    for line in rows.lines().filter(|line| !line.is_empty()) {
-        let row: Value = serde_json::from_str(line).with_context(|| line.to_owned())?;
-        expected.insert(key_text(&row, key), row);
-    }
-    let found = last_rows(records, topic)?;
-    for (key, row) in &expected {
-        ensure!(found.get(key) == Some(row), "{topic} {key}: {:?}, expected {row}", found.get(key));
-    }
-    let unexpected = found.iter().find(|(key, _)| !expected.contains_key(*key));
-    ensure!(unexpected.is_none(), "{topic}: unexpected {unexpected:?}");
-    Ok(())
+    LastRows(last_rows(records, topic)?).compare(topic, rows, key)
 }
 
 /// Returns the key of a row, as the stream writes it.

@@ -2,6 +2,7 @@
 //! contain each change once, in order by key.
 
 use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
@@ -16,7 +17,8 @@ use tempfile::TempDir;
 use testkit::{KafkaBroker, Launch, SeededRandom, ServerClient, TestServer, wait_until_within};
 
 use crate::kafka::{
-    PREFIX, PrimaryKeys, compare, compare_with_rows, printed_records, read_topics, stream_to, write_topics,
+    LastRows, PREFIX, PrimaryKeys, RecordComparison, is_of_stream, stream_to, take_printed_records,
+    take_records, write_topics,
 };
 
 /// Maximum time between two faults.
@@ -150,11 +152,20 @@ impl KafkaSoak {
     /// Compares the topics with the records of a pipe, and with the tables: a fault that pipe and topics share would be
     /// missed otherwise. Returns the number of records.
     fn compare(&self) -> Result<usize> {
-        let records = read_topics(&self.broker)?;
-        let count = compare(&printed_records(&self.source)?, &records, KEYS)?;
-        for (table, columns) in [("t", "'id', id, 'n', n, 's', s"), ("large", "'id', id, 'n', n")] {
+        // Millions of values do not fit into memory.
+        let mut comparison = RecordComparison::new(KEYS, |value| hash_of(&value));
+        take_printed_records(&self.source, |line| comparison.add_printed(line))?;
+        let mut tables = [("t", "'id', id, 'n', n, 's', s"), ("large", "'id', id, 'n', n")]
+            .map(|(table, columns)| (format!("{PREFIX}.d.{table}"), table, columns, LastRows::default()));
+        take_records(&self.broker, is_of_stream, |record| {
+            comparison.add_found(&record)?;
+            let table = tables.iter_mut().find(|(topic, ..)| *topic == record.topic);
+            table.map_or(Ok(()), |(.., rows)| rows.add(&record))
+        })?;
+        let count = comparison.finish()?;
+        for (topic, table, columns, last_rows) in &tables {
             let rows = self.source.sql(&format!("select json_object({columns}) from d.{table}"))?;
-            compare_with_rows(&records, &format!("{PREFIX}.d.{table}"), &rows, &["id"])?;
+            last_rows.compare(topic, &rows, &["id"])?;
         }
         Ok(count)
     }
@@ -258,6 +269,12 @@ impl Drop for KafkaSoak {
             let _ = running.wait();
         }
     }
+}
+
+fn hash_of(value: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Returns the signals of a process, and what each of its threads waits for.
