@@ -51,18 +51,8 @@ pub(crate) fn to_sqlite_value<'s, 'a: 's>(
             // The log has no character set for this column.
             MysqlType::Text { .. } => return Ok(put_text(reading.column.kind.charset(), bytes.bytes, space)),
             _ => {
-                let logged_size = bytes.bytes.len() + usize::from(bytes.padding);
-                let size = match reading.column.kind {
-                    // Without the table's metadata, the log does not say that it lacks the zero bytes of a BINARY.
-                    MysqlType::Bytes { size: Some(size) } => logged_size.max(size.into()),
-                    _ => logged_size,
-                };
-                if size == bytes.bytes.len() {
-                    return Ok(ValueRef::Blob(bytes.bytes));
-                }
-                space.extend_from_slice(bytes.bytes);
-                space.resize(size, 0);
-                return Ok(ValueRef::Blob(space));
+                let size = bytes.bytes.len() + usize::from(bytes.padding);
+                return Ok(put_bytes(&reading.column.kind, bytes.bytes, size, space));
             }
         },
         Value::Json(document) => document.write(JsonQuotes::Always, space)?,
@@ -119,6 +109,26 @@ fn unsigned(number: u64, space: &mut Vec<u8>) -> ValueRef<'_> {
             ValueRef::Text(space)
         }
     }
+}
+
+/// Returns bytes with zeros at their end, up to this size, and up to that of a BINARY column: without the table's
+/// metadata, the log does not say that it lacks them.
+fn put_bytes<'s, 'a: 's>(
+    kind: &MysqlType,
+    bytes: &'a [u8],
+    size: usize,
+    space: &'s mut Vec<u8>,
+) -> ValueRef<'s> {
+    let size = match kind {
+        MysqlType::Bytes { size: Some(own) } => size.max((*own).into()),
+        _ => size,
+    };
+    if size == bytes.len() {
+        return ValueRef::Blob(bytes);
+    }
+    space.extend_from_slice(bytes);
+    space.resize(size, 0);
+    ValueRef::Blob(space)
 }
 
 fn put_text<'s, 'a: 's>(charset: binlog::Charset, bytes: &'a [u8], space: &'s mut Vec<u8>) -> ValueRef<'s> {
