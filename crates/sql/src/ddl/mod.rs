@@ -296,7 +296,16 @@ fn parse_alter(words: &mut SqlWords) -> Option<DdlStatement> {
     }
     table.take("IF EXISTS");
     let name = NamedTable::take(&mut table)?;
+    skip_wait(&mut table);
     Some(DdlStatement::AlterTable { name, changes: parse_changes(&mut table) })
+}
+
+/// Skips MariaDB's limit of the wait for locks.
+fn skip_wait(words: &mut SqlWords) {
+    if words.take("WAIT") {
+        words.skip();
+    }
+    words.take("NOWAIT");
 }
 
 fn parse_drop(words: &mut SqlWords) -> Option<DdlStatement> {
@@ -326,11 +335,7 @@ fn parse_renames(words: &mut SqlWords) -> Option<DdlStatement> {
     let mut renames = Vec::new();
     loop {
         let old = NamedTable::take(words)?;
-        // MariaDB's syntax.
-        if words.take("WAIT") {
-            words.skip();
-        }
-        words.take("NOWAIT");
+        skip_wait(words);
         words.take("TO").then_some(())?;
         renames.push(TableRename { old, new: NamedTable::take(words)? });
         if !words.take_sign(",") {
@@ -428,6 +433,8 @@ mod tests {
         check("rename tables if exists a wait 3 to b", "rename d.a d.b");
         check("alter online ignore table if exists e.t add a int, drop b", "alter e.t 2");
         check("alter table t order by a, b", "alter d.t 1");
+        check("alter table t wait 5 add a int", "alter d.t 1");
+        check("alter table if exists t nowait drop b, drop c", "alter d.t 2");
         check("truncate table t", "truncate d.t");
         check("create unique index if not exists i using btree on t (a)", "index Unique i on d.t");
         check("create fulltext index i on e.t (a)", "index Special i on e.t");
