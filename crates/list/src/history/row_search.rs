@@ -270,7 +270,7 @@ fn put_statement(
     part: &mut Vec<SearchFinding>,
 ) {
     let log_name = worker.log_name(located);
-    let text = statement_line(query.sql);
+    let text = statement_line(&sql::query_text(query, located.format.flavour));
     let gap = HistoryGap::Statement { log_name, position: located.position, text };
     add_gap(part, ChangePosition::new(located, 0), gap);
 }
@@ -395,15 +395,16 @@ impl KeyColumns {
 }
 
 /// Returns the start of a statement's text, on one line.
-fn statement_line(sql: &[u8]) -> String {
+fn statement_line(sql: &str) -> String {
     /// Number of characters that are kept.
     const LENGTH_MAX: usize = 120;
-    let text = String::from_utf8_lossy(&sql[..sql.len().min(4 * LENGTH_MAX)]);
-    let mut line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    if sql.len() > 4 * LENGTH_MAX || line.chars().count() > LENGTH_MAX {
-        line = line.chars().take(LENGTH_MAX).collect::<String>() + "…";
+    // Only a part of the words is needed: a statement can be large.
+    let words: Vec<&str> = sql.split_whitespace().take(LENGTH_MAX).collect();
+    let line = words.join(" ");
+    match line.char_indices().nth(LENGTH_MAX) {
+        Some((end, _)) => line[..end].to_owned() + "…",
+        None => line,
     }
-    line
 }
 
 const fn change_of(row: &RowChange<'_, '_>) -> HistoryChange {
