@@ -10,7 +10,7 @@ use replay::{SessionVariables, SourceStatement, TargetFailure};
 use servers::{ResultRow, ServerFacts, SqlConnection};
 use sql::ddl::DdlStatement;
 use sql::lexer::{SqlLexer, SqlToken, SqlTokenKind};
-use sql::{SqlWords, first_word};
+use sql::{SqlWords, TokenCursor, first_word};
 
 /// Translates contexts for one server.
 #[derive(Clone, Debug)]
@@ -28,6 +28,8 @@ pub(crate) struct ContextAdapter {
     substituted: Arc<Mutex<BTreeSet<String>>>,
     /// Set once a statement may have rounded times that the source truncates.
     may_round_times: Arc<AtomicBool>,
+    /// As [`TargetCollations::has_running_events`].
+    has_running_events: Option<Arc<AtomicBool>>,
 }
 
 /// Presence of a variable on the server.
@@ -102,6 +104,8 @@ pub(crate) struct TargetCollations {
     collations: Arc<BTreeSet<u16>>,
     substituted: Arc<Mutex<BTreeSet<String>>>,
     rounds: Arc<AtomicBool>,
+    /// Whether the logs define events, if the target runs them.
+    has_running_events: Option<Arc<AtomicBool>>,
 }
 
 impl TargetCollations {
@@ -122,7 +126,9 @@ impl TargetCollations {
         }
         let number = |row: &ResultRow| str::from_utf8(row.first()?.as_deref()?).ok()?.parse().ok();
         let collations = Arc::new(rows.iter().filter_map(number).collect());
-        Ok(Self { collations, ..Self::default() })
+        let runs_events =
+            connection.value("SELECT @@global.event_scheduler")?.is_some_and(|value| value == "ON");
+        Ok(Self { collations, has_running_events: runs_events.then(Arc::default), ..Self::default() })
     }
 
     /// Describes differences from the source, one line each.
@@ -140,6 +146,13 @@ impl TargetCollations {
             remarks.push(
                 "statements may have rounded fractional seconds: the source truncates them, and the target has no SQL \
                  mode TIME_TRUNCATE_FRACTIONAL"
+                    .to_owned(),
+            );
+        }
+        if self.has_running_events.as_ref().is_some_and(|events| events.load(Ordering::Relaxed)) {
+            remarks.push(
+                "the target runs the events that the logs define, and they may have changed its data: set \
+                 event_scheduler=OFF on the target before a replay"
                     .to_owned(),
             );
         }
@@ -169,6 +182,7 @@ impl ContextAdapter {
             truncation: TRUNCATION.presence(facts),
             substituted: Arc::clone(&shared.substituted),
             may_round_times: Arc::clone(&shared.rounds),
+            has_running_events: shared.has_running_events.clone(),
         })
     }
 
@@ -283,6 +297,9 @@ impl ContextAdapter {
         {
             self.may_round_times.store(true, Ordering::Relaxed);
         }
+        if let Some(events) = self.has_running_events.as_ref().filter(|_| defines_event(&statement.sql)) {
+            events.store(true, Ordering::Relaxed);
+        }
         let Some([_, _, server]) = context.charset else { return Ok(()) };
         if self.target_collation_id(server, source).is_some()
             || !takes_server_collation(&statement.sql, context.sql_mode.unwrap_or(0))
@@ -367,6 +384,25 @@ fn stores_values(sql: &[u8], sql_mode: u64) -> bool {
     rest.any(|token| token.kind == SqlTokenKind::Malformed || is_any(&token, &[within]))
 }
 
+/// Returns true if a statement creates or alters an event of the event scheduler.
+fn defines_event(sql: &[u8]) -> bool {
+    /// Tokens before `EVENT`: those of `OR REPLACE` and `DEFINER` at most.
+    const TOKENS_MAX: usize = 12;
+    let mut words = TokenCursor::new(sql, 0);
+    if !words.take_word("CREATE") && !words.take_word("ALTER") {
+        return false;
+    }
+    for _ in 0..TOKENS_MAX {
+        if words.is_any_word(&["EVENT", "TABLE", "VIEW", "PROCEDURE", "FUNCTION", "TRIGGER"]) {
+            return words.is_word("EVENT");
+        }
+        if words.take_next().is_none() {
+            return false;
+        }
+    }
+    false
+}
+
 /// Returns true if a statement creates a database with the server's default collation.
 fn takes_server_collation(sql: &[u8], sql_mode: u64) -> bool {
     // Skip other statements, which can be large.
@@ -386,7 +422,8 @@ mod tests {
     use replay::SessionVariables;
 
     use super::{
-        ContextAdapter, RestrictedVariable, VariablePresence, stores_values, takes_server_collation,
+        ContextAdapter, RestrictedVariable, VariablePresence, defines_event, stores_values,
+        takes_server_collation,
     };
 
     /// A target with all variables, with MySQL's collations up to this number, and with those of MariaDB.
@@ -401,6 +438,7 @@ mod tests {
             truncation: VariablePresence::Present,
             substituted: Arc::default(),
             may_round_times: Arc::default(),
+            has_running_events: None,
         }
     }
 
@@ -514,6 +552,20 @@ mod tests {
         check("SELECT `d`.`f`()", true);
         check("DELETE FROM t WHERE a IN (SELECT 1)", false);
         check("BEGIN", false);
+    }
+
+    #[test]
+    fn definitions_of_events_are_recognised() {
+        let check = |sql: &str, expected| assert_eq!(defines_event(sql.as_bytes()), expected, "{sql}");
+        check(
+            "CREATE DEFINER=`root`@`%` EVENT IF NOT EXISTS e ON SCHEDULE EVERY 1 DAY DO DELETE FROM t",
+            true,
+        );
+        check("create or replace definer = current_user() event e on schedule every 1 day do select 1", true);
+        check("ALTER EVENT e ENABLE", true);
+        check("CREATE TABLE event (a INT)", false);
+        check("CREATE TRIGGER event BEFORE INSERT ON t FOR EACH ROW SET @a = 1", false);
+        check("DROP EVENT e", false);
     }
 
     #[test]
