@@ -220,7 +220,8 @@ impl CompressionThread {
                 requests.leave_all();
             }
             waiting.retain_closed(&requests.closed);
-            self.stats.set_logs_to_compress(waiting.count(&requests.closed));
+            let waiting_count = waiting.count(&requests.closed);
+            self.stats.set_logs_to_compress(waiting_count);
             match requests.end {
                 _ if self.setup.cancel.is_cancelled() => return None,
                 Some(CompressorShutdown::Abandon) => return None,
@@ -232,7 +233,8 @@ impl CompressionThread {
             let closed = requests.closed.clone();
             drop(requests);
             // Compression changes the positions in a log: a client that reads it as it is stored would be disconnected.
-            let compressible = &closed[..self.setup.control.count_compressible(&closed)];
+            let count = if waiting_count > 0 { self.setup.control.count_compressible(&closed) } else { 0 };
+            let compressible = &closed[..count];
             let pause = match waiting.next(compressible, self.began.elapsed()) {
                 QueueStep::Log(log) => return Some(log.to_owned()),
                 QueueStep::WaitFor(pause) => pause.min(POLL_INTERVAL),
