@@ -66,8 +66,13 @@ fn parse_progress_row(row: ResultRow) -> Result<AppliedState, TargetFailure> {
 fn parse_position(log: &str, position: &str) -> Result<SourcePosition, TargetFailure> {
     let malformed =
         || TargetFailure::refused(format!("bintide.progress contains an invalid position: {log} {position}"));
-    let log = parse_hex(log).and_then(|bytes| String::from_utf8(bytes).ok()).ok_or_else(malformed)?;
+    let log = parse_log(log).ok_or_else(malformed)?;
     Ok(SourcePosition { log, position: position.parse().map_err(|_| malformed())? })
+}
+
+/// Parses the hexadecimal name of a log.
+fn parse_log(digits: &str) -> Option<String> {
+    parse_hex(digits).and_then(|bytes| String::from_utf8(bytes).ok())
 }
 
 /// Parses a line of the column `beyond`, such as `622e31 4-99`.
@@ -75,9 +80,8 @@ fn parse_range(line: &str) -> Result<SourceRange, TargetFailure> {
     let malformed =
         || TargetFailure::refused(format!("bintide.progress contains an invalid position: {line}"));
     let (log, starts) = line.split_once(' ').ok_or_else(malformed)?;
-    let (first, last) = starts.split_once('-').ok_or_else(malformed)?;
-    let SourcePosition { log, position: first } = parse_position(log, first)?;
-    Ok(SourceRange { log, first, last: last.parse().map_err(|_| malformed())? })
+    let log = parse_log(log).ok_or_else(malformed)?;
+    SourceRange::parse(log, starts).ok_or_else(malformed)
 }
 
 pub(crate) fn parse_gtid_set(text: &str) -> Result<GtidSet, TargetFailure> {

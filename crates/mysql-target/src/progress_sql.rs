@@ -80,9 +80,9 @@ pub(crate) fn put_progress(
 /// Returns the text of the column `beyond`: a line with the log and the first and last start for each range.
 pub(crate) fn beyond_text(beyond: &[SourceRange]) -> String {
     let mut text = String::new();
-    for SourceRange { log, first, last } in beyond {
-        put_hex(&mut text, log.as_bytes());
-        let _ = writeln!(text, " {first}-{last}");
+    for range in beyond {
+        put_hex(&mut text, range.log.as_bytes());
+        let _ = writeln!(text, " {}", range.starts());
     }
     text
 }

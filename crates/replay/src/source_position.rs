@@ -23,6 +23,17 @@ pub struct SourceRange {
 }
 
 impl SourceRange {
+    /// Creates the range of a log from the text of [`SourceRange::starts`].
+    pub fn parse(log: String, starts: &str) -> Option<Self> {
+        let (first, last) = starts.split_once('-')?;
+        Some(Self { log, first: first.parse().ok()?, last: last.parse().ok()? })
+    }
+
+    /// Returns the first and the last start, such as `4-99`, as targets store them.
+    pub fn starts(&self) -> String {
+        format!("{}-{}", self.first, self.last)
+    }
+
     /// Returns whether a transaction that starts at this position is one of these.
     pub fn contains(&self, start: &SourcePosition) -> bool {
         self.log == start.log && (self.first..=self.last).contains(&start.position)

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use binlog::EventFormat;
 use replay::{
-    ReplayProgress, RowEvents, SessionVariables, SourceStatement, StatementIntent, TargetFailure,
-    TargetSession,
+    ReplayProgress, RowEvents, SessionVariables, SourceRange, SourceStatement, StatementIntent,
+    TargetFailure, TargetSession,
 };
 use rusqlite::{Connection, params};
 
@@ -167,11 +167,8 @@ impl TargetSession for SqliteSession {
             Some(end) => (Some(&end.log), Some(end.position.cast_signed())),
             None => (None, None),
         };
-        let beyond: String = progress
-            .beyond
-            .iter()
-            .map(|range| format!("{}-{} {}\n", range.first, range.last, range.log))
-            .collect();
+        let line = |range: &SourceRange| format!("{} {}\n", range.starts(), range.log);
+        let beyond: String = progress.beyond.iter().map(line).collect();
         let sql = "UPDATE \"bintide.progress\" SET \"gtids\" = ?1, \"log\" = ?2, \"position\" = ?3, \
                    \"beyond\" = ?4 WHERE \"stream\" = 1 AND \"run\" = ?5";
         let gtids = progress.gtids.to_string();

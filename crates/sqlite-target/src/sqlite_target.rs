@@ -221,9 +221,7 @@ fn read_progress((gtids, log, position, beyond): ProgressRow) -> Result<ReplayPr
         log.zip(position).map(|(log, position)| SourcePosition { log, position: position.cast_unsigned() });
     let beyond = beyond.lines().map(|line| {
         let (starts, log) = line.split_once(' ').ok_or_else(|| malformed(line))?;
-        let (first, last) = starts.split_once('-').ok_or_else(|| malformed(line))?;
-        let [first, last] = [first, last].map(|text| text.parse().map_err(|_| malformed(line)));
-        Ok(SourceRange { log: log.to_owned(), first: first?, last: last? })
+        SourceRange::parse(log.to_owned(), starts).ok_or_else(|| malformed(line))
     });
     Ok(ReplayProgress {
         gtids,
