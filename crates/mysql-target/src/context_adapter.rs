@@ -104,7 +104,7 @@ pub(crate) struct TargetCollations {
     collations: Arc<BTreeSet<u16>>,
     substituted: Arc<Mutex<BTreeSet<String>>>,
     rounds: Arc<AtomicBool>,
-    /// Whether the logs define events, if the target runs them.
+    /// Set to true once the logs define an event; `None` if the target runs no events.
     has_running_events: Option<Arc<AtomicBool>>,
 }
 
