@@ -209,8 +209,8 @@ impl Manifest {
     }
 
     /// Returns whether the GTIDs and times are those of all events in the log. Nothing is known of events with a wrong
-    /// checksum, and of bytes that were stored unchanged, except of a torn event, which is no part of a transaction, and of a large event, whose GTID is in an
-    /// event of its own.
+    /// checksum, and of bytes that were stored unchanged, except of a torn event, which is no part of a transaction, and
+    /// of a large event, whose GTID is in an event of its own.
     fn describes_all_events(&self) -> bool {
         let known = [OpaqueReason::Torn.name(), OpaqueReason::LargeEvent.name()];
         self.statistics.events > 0
