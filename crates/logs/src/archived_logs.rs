@@ -23,6 +23,9 @@ pub trait ArchivedLogs: Send + Sync {
     /// archived log.
     fn contents(&self, log: &Path) -> Option<ArchivedContents>;
 
+    /// Makes archives be read again at their next use.
+    fn forget(&self);
+
     /// Takes keys that decrypt archives. They do not change archives that were read before.
     fn add_keyring(&self, keyring: Arc<Keyring>);
 }
@@ -32,7 +35,7 @@ pub trait ArchivedLogs: Send + Sync {
 pub struct ArchivedContents {
     /// Size of the log in bytes.
     pub size: u64,
-    /// Number of transactions, with and without GTIDs.
+    /// Number of transactions with a GTID event, also of one that has no GTID.
     pub transactions: u64,
     /// GTIDs of MySQL transactions; `None` if unknown.
     pub gtids: Option<GtidSet>,
@@ -62,12 +65,19 @@ impl ArchivedContents {
         tables.iter().any(|[database, table]| is_selected(database, table))
     }
 
+    /// Returns whether all transactions are known to have GTIDs of MySQL. Logs of servers before MySQL 5.7 can have
+    /// transactions without any GTID event, which are not counted.
+    pub fn all_have_gtids(&self) -> bool {
+        let has_no_changes = || self.tables.as_ref().is_some_and(Vec::is_empty);
+        (self.transactions > 0 || has_no_changes())
+            && self.gtids.as_ref().is_some_and(|found| found.count() == u128::from(self.transactions))
+    }
+
     /// Returns whether the log may have selected transactions.
     pub fn may_have_gtids(&self, selection: &GtidSelection) -> bool {
         let Some(found) = &self.gtids else { return true };
         // A transaction without a GTID is in no GTID set, so it is never excluded.
-        let all_have_gtids = found.count() == u128::from(self.transactions);
-        let is_excluded = |excluded| all_have_gtids && found.is_subset(excluded);
+        let is_excluded = |excluded| self.all_have_gtids() && found.is_subset(excluded);
         selection.included.as_ref().is_none_or(|included| found.intersects(included))
             && !selection.excluded.as_ref().is_some_and(is_excluded)
     }
@@ -86,6 +96,13 @@ pub fn set_archived_logs(archives: Box<dyn ArchivedLogs>) {
 pub fn add_archive_keyring(keyring: Arc<Keyring>) {
     if let Some(archives) = ARCHIVED_LOGS.get() {
         archives.add_keyring(keyring);
+    }
+}
+
+/// Makes the contents of archives be read again at their next use.
+pub fn forget_archives() {
+    if let Some(archives) = ARCHIVED_LOGS.get() {
+        archives.forget();
     }
 }
 
@@ -115,6 +132,8 @@ pub fn open_archived_log(log: &Path) -> Option<Result<Box<dyn Read + Send>, LogE
 
 #[cfg(test)]
 mod tests {
+    use binlog::gtid::GtidSet;
+
     use super::ArchivedContents;
     use crate::gtid_selection::GtidSelection;
 
@@ -137,6 +156,16 @@ mod tests {
         check_gtids(5, None, Some("1-4"), true);
         check_gtids(5, None, Some("1-5"), false);
         check_gtids(6, None, Some("1-5"), true);
+    }
+
+    #[test]
+    fn logs_without_gtid_events_are_needed() {
+        let contents = ArchivedContents { gtids: Some(GtidSet::new()), ..contents(0) };
+        assert!(!contents.all_have_gtids());
+        let without_changes = ArchivedContents { tables: Some(Vec::new()), ..contents.clone() };
+        assert!(without_changes.all_have_gtids());
+        let excluded = format!("{SERVER}:1-5").parse().ok();
+        assert!(contents.may_have_gtids(&GtidSelection { included: None, excluded }));
     }
 
     fn check_period(start_us: Option<u64>, stop_us: Option<u64>, is_needed: bool) {

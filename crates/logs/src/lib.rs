@@ -82,7 +82,7 @@ mod waiting_reader;
 
 pub use crate::archived_logs::{
     ArchivedContents, ArchivedLogs, add_archive_keyring, archived_contents, find_archived_logs,
-    open_archived_log, set_archived_logs,
+    forget_archives, open_archived_log, set_archived_logs,
 };
 pub use crate::change_origin::ChangeOrigin;
 pub use crate::change_walk::{ChangePlace, ChangeWalk, WalkedTable};

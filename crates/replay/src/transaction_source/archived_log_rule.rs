@@ -122,9 +122,8 @@ impl ReplayScope {
         contents: &ArchivedContents,
         position: LogListPosition<'_>,
     ) -> bool {
-        let all_have_gtids = gtids.count() == u128::from(contents.transactions);
         match &self.start {
-            None => !(all_have_gtids && gtids.is_subset(&self.unneeded)),
+            None => !(contents.all_have_gtids() && gtids.is_subset(&self.unneeded)),
             // An earlier log may have contained the start.
             Some(_) if !position.is_leading => true,
             Some(SelectionStart::At(SelectionBound::Time(start))) => {
@@ -183,6 +182,18 @@ mod tests {
         check(all(), "1-19", false, false);
         check(TransactionSelection { exclude: set("20"), ..all() }, "1-19", false, true);
         check(TransactionSelection { skip: 1, ..all() }, "1-20", false, false);
+    }
+
+    #[test]
+    fn logs_without_gtid_events_are_read() {
+        let rule = ArchivedLogRule::new(&TransactionSelection::default(), &AppliedState::default());
+        let contents = ArchivedContents {
+            gtids: Some(GtidSet::new()),
+            has_whole_transactions: true,
+            ..ArchivedContents::default()
+        };
+        let position = LogListPosition { number: 0, names: &[], is_leading: true };
+        assert!(!rule.known.as_ref().unwrap().can_leave_out(&contents, position));
     }
 
     #[test]
