@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow_array::builder::{Int64Builder, PrimitiveBuilder, TimestampMicrosecondBuilder};
 use arrow_array::types::Int32Type;
 use arrow_array::{ArrayRef, DictionaryArray, RecordBatch, StringArray};
-use arrow_schema::ArrowError;
+use arrow_schema::{ArrowError, DataType};
 use binlog::RowDecoder;
 use binlog::events::Rows;
 
@@ -43,8 +43,10 @@ pub struct ChangeContext<'c> {
 pub struct ChangeBatchBuilder {
     schema: Arc<ChangeSchema>,
     rows: usize,
-    /// Bytes of the images.
+    /// Bytes of the images in the log, and of what each row needs in the arrays.
     bytes: usize,
+    /// Bytes that each row needs in the arrays, also for NULLs.
+    row_size: usize,
     operations: PrimitiveBuilder<Int32Type>,
     gtids: RepeatedTextBuilder,
     commit_times: TimestampMicrosecondBuilder,
@@ -57,10 +59,19 @@ pub struct ChangeBatchBuilder {
 }
 
 /// Builder of an array of texts of which many rows in a row are equal.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct RepeatedTextBuilder {
     keys: PrimitiveBuilder<Int32Type>,
     texts: Vec<String>,
+}
+
+/// Bytes of a row beside its images: five numbers of up to 8 bytes, and two keys of texts.
+const CONTEXT_SIZE: usize = 48;
+
+/// Returns the bytes that a value needs in its array, without contents of variable size.
+fn cell_size(data_type: &DataType) -> usize {
+    const OFFSET_SIZE: usize = 4;
+    data_type.primitive_width().unwrap_or(OFFSET_SIZE)
 }
 
 /// Texts of the column `operation`.
@@ -69,16 +80,19 @@ const OPERATIONS: [&str; 3] = ["insert", "update", "delete"];
 impl ChangeBatchBuilder {
     /// Creates a builder of batches with this schema.
     pub fn new(schema: Arc<ChangeSchema>) -> Self {
+        let sizes = schema.columns.iter().map(|column| cell_size(&column.data_type));
+        let image_size: usize = sizes.sum();
         Self {
             rows: 0,
             bytes: 0,
-            operations: PrimitiveBuilder::new(),
-            gtids: RepeatedTextBuilder::default(),
-            commit_times: TimestampMicrosecondBuilder::new().with_timezone(UTC),
-            numbers: Int64Builder::new(),
-            threads: Int64Builder::new(),
-            log_names: RepeatedTextBuilder::default(),
-            log_positions: Int64Builder::new(),
+            row_size: CONTEXT_SIZE + 2 * image_size,
+            operations: PrimitiveBuilder::with_capacity(0),
+            gtids: RepeatedTextBuilder::new(),
+            commit_times: TimestampMicrosecondBuilder::with_capacity(0).with_timezone(UTC),
+            numbers: Int64Builder::with_capacity(0),
+            threads: Int64Builder::with_capacity(0),
+            log_names: RepeatedTextBuilder::new(),
+            log_positions: Int64Builder::with_capacity(0),
             before: ImageBuilder::new(&schema),
             after: ImageBuilder::new(&schema),
             schema,
@@ -151,7 +165,7 @@ impl ChangeBatchBuilder {
                 Some(image) => self.after.append(image, &row)?,
                 None => self.after.append_null(),
             }
-            self.bytes += row.images().map(|image| image.bytes().len()).sum::<usize>();
+            self.bytes += self.row_size + row.images().map(|image| image.bytes().len()).sum::<usize>();
             self.rows += 1;
             count += 1;
             if self.rows >= BATCH_ROWS_MAX || self.bytes() >= BATCH_BYTES_MAX {
@@ -220,6 +234,10 @@ impl ChangeBatchBuilder {
 }
 
 impl RepeatedTextBuilder {
+    fn new() -> Self {
+        Self { keys: PrimitiveBuilder::with_capacity(0), texts: Vec::new() }
+    }
+
     fn append_n(&mut self, text: Option<&str>, count: usize) {
         if count == 0 {
             return;

@@ -25,7 +25,7 @@ use crate::table_choice::{SelectedTable, TableChoice};
 const BUILDERS_BYTES_MAX: usize = 64 << 20;
 
 /// Tables with a builder. Bounds memory.
-const BUILDERS_MAX: usize = 1024;
+const BUILDERS_MAX: usize = 4096;
 
 /// Microseconds of a day.
 const DAY_US: i64 = 86_400_000_000;
@@ -464,8 +464,7 @@ impl TableBuilders {
     ) -> Result<&mut TableBuilder, ColumnsError> {
         let name = [schema.database.clone(), schema.table.clone()];
         if self.by_name.len() >= BUILDERS_MAX && !self.by_name.contains_key(&name) {
-            self.finish_all(sink)?;
-            self.by_name.clear();
+            self.finish_largest(sink)?;
         }
         let new = || TableBuilder { builder: ChangeBatchBuilder::new(Arc::clone(schema)), day };
         let table = self.by_name.entry(name).or_insert_with(new);
@@ -479,6 +478,16 @@ impl TableBuilders {
             *table = new();
         }
         Ok(table)
+    }
+
+    /// Delivers the changes of the table with the most rows, and drops its builder: of many tables that change by turns,
+    /// each then still collects rows.
+    fn finish_largest(&mut self, sink: &mut BatchSink<'_>) -> Result<(), ColumnsError> {
+        let largest = self.by_name.iter().max_by_key(|(_, table)| table.builder.rows());
+        let name = largest.map(|(name, _)| name.clone());
+        let Some(mut table) = name.and_then(|name| self.by_name.remove(&name)) else { return Ok(()) };
+        self.bytes = self.bytes.saturating_sub(table.builder.bytes());
+        table.finish(sink)
     }
 
     /// Delivers the changes of all tables.

@@ -104,6 +104,16 @@ pub enum ColumnsError {
         #[source]
         cause: io::Error,
     },
+    /// A list of the columns of a table's files is damaged.
+    #[error(
+        "{} is damaged: restore this list of columns from a copy, or move the table's files to another directory and \
+         delete the list",
+        path.display()
+    )]
+    ColumnList {
+        /// Path of the list.
+        path: PathBuf,
+    },
     /// A thread has panicked.
     #[error(transparent)]
     Panic(#[from] logs::ThreadPanic),

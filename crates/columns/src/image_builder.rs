@@ -59,14 +59,15 @@ impl<F: Into<EventFailure>> From<F> for ImageRefusal {
 impl ImageBuilder {
     pub(crate) fn new(schema: &ChangeSchema) -> Self {
         let [keys, values] = exact_text_fields();
-        let exact = MapBuilder::new(None, StringBuilder::new(), StringBuilder::new());
+        let text = || StringBuilder::with_capacity(0, 0);
+        let exact = MapBuilder::with_capacity(None, text(), text(), 0);
         let name_field = Arc::new(Field::new_list_field(DataType::Utf8, false));
         Self {
             fields: schema.image_fields(),
             indexes: schema.indexes.clone(),
             values: schema.columns.iter().cloned().map(ValueBuilder::new).collect(),
             nulls: NullBufferBuilder::new(0),
-            omitted: ListBuilder::new(StringBuilder::new()).with_field(name_field),
+            omitted: ListBuilder::with_capacity(text(), 0).with_field(name_field),
             exact: exact.with_keys_field(Arc::new(keys)).with_values_field(Arc::new(values)),
             pending_nulls: 0,
             pending_whole: 0,

@@ -1,7 +1,7 @@
 //! Directories of tables: names, and the columns of the files in them.
 
 use std::fs;
-use std::io::{self, ErrorKind};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use arrow_schema::DataType;
@@ -39,12 +39,14 @@ impl TableDirectories {
             state.join(format!("database={}", encode(&schema.database))).join(format!("{name}.columns"));
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::InvalidData => {
+                return Err(ColumnsError::ColumnList { path });
+            }
             Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
             Err(cause) => return Err(ColumnsError::File { action: "read", path, cause }),
         };
         let Some(versions) = parse_versions(&text) else {
-            let cause = io::Error::new(ErrorKind::InvalidData, "it is not a list of columns");
-            return Err(ColumnsError::File { action: "read", path, cause });
+            return Err(ColumnsError::ColumnList { path });
         };
         Ok(Self { path, name, versions, is_changed: false })
     }

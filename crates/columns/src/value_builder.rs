@@ -256,9 +256,10 @@ impl ValueBuilder {
 const ENUM_ERROR_TEXT: &str = "";
 
 impl ArrayBuilder {
+    /// Creates a builder without memory for values: there can be thousands of builders.
     fn new(column: &SchemaColumn) -> Self {
         fn of<T: ArrowPrimitiveType>(column: &SchemaColumn) -> PrimitiveBuilder<T> {
-            PrimitiveBuilder::new().with_data_type(column.data_type.clone())
+            PrimitiveBuilder::with_capacity(0).with_data_type(column.data_type.clone())
         }
         let list_field = |item| Arc::new(Field::new_list_field(item, false));
         match &column.data_type {
@@ -277,21 +278,22 @@ impl ArrayBuilder {
             DataType::Date32 => Self::Date(of(column)),
             DataType::Time64(_) => Self::Time(of(column)),
             DataType::Timestamp(..) => Self::Timestamp(of(column)),
-            DataType::Utf8 => Self::Text(StringBuilder::new()),
-            DataType::Dictionary(..) => Self::Enum(PrimitiveBuilder::new()),
+            DataType::Utf8 => Self::Text(StringBuilder::with_capacity(0, 0)),
+            DataType::Dictionary(..) => Self::Enum(PrimitiveBuilder::with_capacity(0)),
             DataType::Struct(_) => Self::Geometry(GeometryBuilder {
-                srid: UInt32Builder::new(),
-                wkb: BinaryBuilder::new(),
+                srid: UInt32Builder::with_capacity(0),
+                wkb: BinaryBuilder::with_capacity(0, 0),
                 nulls: NullBufferBuilder::new(0),
             }),
             DataType::List(item) if *item.data_type() == DataType::Float32 => {
-                let items = PrimitiveBuilder::new();
-                Self::Vector(ListBuilder::new(items).with_field(list_field(DataType::Float32)))
+                let items = PrimitiveBuilder::with_capacity(0);
+                Self::Vector(ListBuilder::with_capacity(items, 0).with_field(list_field(DataType::Float32)))
             }
-            DataType::List(_) => {
-                Self::Set(ListBuilder::new(StringBuilder::new()).with_field(list_field(DataType::Utf8)))
-            }
-            _ => Self::Bytes(BinaryBuilder::new()),
+            DataType::List(_) => Self::Set(
+                ListBuilder::with_capacity(StringBuilder::with_capacity(0, 0), 0)
+                    .with_field(list_field(DataType::Utf8)),
+            ),
+            _ => Self::Bytes(BinaryBuilder::with_capacity(0, 0)),
         }
     }
 }
