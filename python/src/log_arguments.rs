@@ -7,7 +7,10 @@ use std::sync::Arc;
 
 use binlog::encryption::Keyring;
 use inspect::stats::StatsSelection;
-use logs::{FoundLogs, GtidSelection, LogReader, Store, add_archive_keyring, archived_contents, read_keyring};
+use logs::{
+    FoundLogs, GtidSelection, LogReader, Store, add_archive_keyring, archived_contents, forget_archives,
+    read_keyring,
+};
 use pyo3::exceptions::{PyTypeError, PyUserWarning, PyValueError};
 use pyo3::prelude::{Borrowed, Bound, FromPyObject, PyAny, PyErr, PyResult, Python};
 use pyo3::types::{PyAnyMethods as _, PyDateTime, PyString};
@@ -67,6 +70,8 @@ impl InputLogs {
         if let Some(keyring) = &keyring {
             add_archive_keyring(Arc::clone(keyring));
         }
+        // A process of Python can run for days while logs are archived.
+        forget_archives();
         let mut logs = VecDeque::new();
         for path in &paths.0 {
             let found = py.detach(|| FoundLogs::at(path)).map_err(|error| log_error(&error))?;

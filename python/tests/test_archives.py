@@ -1,5 +1,7 @@
 """Logs in archives."""
 
+import multiprocessing
+
 import pytest
 
 import bintide
@@ -31,3 +33,20 @@ def test_segments_without_selected_transactions_are_not_read(archive):
     list(bintide.changes(archive, gtid=chosen["gtid"], columns="numbered"))
     with pytest.raises(bintide.LogError):
         list(bintide.transactions(archive))
+
+
+def test_logs_that_are_archived_later_are_read(archive, samples, command):
+    before = bintide.stats(archive)["totals"]["transactions"]
+    command("archive", samples / "types.binlog", "--to", archive)
+    assert bintide.stats(archive)["totals"]["transactions"] > before
+
+
+def test_archives_are_read_after_a_fork(archive):
+    expected = bintide.stats(archive)["totals"]["transactions"]
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        found = pool.apply_async(transactions_of, (archive,)).get(timeout=60)
+    assert found == expected
+
+
+def transactions_of(archive):
+    return bintide.stats(archive)["totals"]["transactions"]

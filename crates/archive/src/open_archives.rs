@@ -14,12 +14,19 @@ use crate::manifest::Manifest;
 use crate::master_key::ArchiveKeys;
 use crate::storage::{ArchiveStorage, MissingDirectory, is_object_url};
 
-/// Archives that were opened, by their locations.
+/// Archives that were opened.
 #[derive(Default)]
 struct OpenArchives {
-    by_location: Mutex<HashMap<String, Arc<OpenArchive>>>,
+    known: Mutex<KnownArchives>,
     /// Keys of encrypted archives, of all keyrings that the process was given.
     keys: Mutex<ArchiveKeys>,
+}
+
+#[derive(Default)]
+struct KnownArchives {
+    by_location: HashMap<String, Arc<OpenArchive>>,
+    /// Process that opened them: a child process made by fork does not have the threads of their storages.
+    process: u32,
 }
 
 struct OpenArchive {
@@ -90,15 +97,20 @@ impl ArchivedLogs for OpenArchives {
         archive.known.manifests.iter().find(|manifest| manifest.log == name).map(Manifest::contents)
     }
 
+    fn forget(&self) {
+        *lock(&self.known).of_this_process() = HashMap::new();
+    }
+
     fn add_keyring(&self, keyring: Arc<Keyring>) {
         lock(&self.keys).add(keyring);
     }
 }
 
 impl OpenArchives {
-    /// Returns an archive. Its manifests are read once.
+    /// Returns an archive. Its manifests are read once, until the archives are forgotten.
     fn archive(&self, location: &str) -> Result<Arc<OpenArchive>, ArchiveError> {
-        let mut known = lock(&self.by_location);
+        let mut known = lock(&self.known);
+        let known = known.of_this_process();
         let key = location.trim_end_matches('/');
         if let Some(archive) = known.get(key) {
             return Ok(Arc::clone(archive));
@@ -110,6 +122,19 @@ impl OpenArchives {
         let opened = Arc::new(OpenArchive { archive, known: manifests });
         known.insert(key.to_owned(), Arc::clone(&opened));
         Ok(opened)
+    }
+}
+
+impl KnownArchives {
+    /// Returns the archives that this process has opened, by their locations.
+    fn of_this_process(&mut self) -> &mut HashMap<String, Arc<OpenArchive>> {
+        let process = std::process::id();
+        if self.process != process {
+            // To close the archives of the parent process would wait for its threads, which do not exist here.
+            std::mem::forget(std::mem::take(&mut self.by_location));
+            self.process = process;
+        }
+        &mut self.by_location
     }
 }
 
