@@ -1,5 +1,6 @@
 //! An archive: segments and manifests of logs in one storage.
 
+mod grown_log;
 mod log_adder;
 mod log_reading;
 mod manifest_objects;

@@ -117,6 +117,12 @@ pub enum ArchiveError {
         /// Log.
         name: String,
     },
+    /// The log was deleted from the archive while something was added to it.
+    #[error("{name} was deleted from the archive meanwhile: to archive it again, run the same command again")]
+    Deleted {
+        /// Log.
+        name: String,
+    },
     /// The log changed while it was read.
     #[error("{name} changed while it was archived: archive it once its server has closed it")]
     Changed {

@@ -2,6 +2,7 @@
 
 mod aws_profile;
 mod credential_process;
+mod unfinished_files;
 
 use std::collections::VecDeque;
 use std::error::Error;
@@ -25,6 +26,7 @@ use tokio::task::JoinHandle;
 use url::Url;
 
 use crate::archive_error::ArchiveError;
+pub(crate) use crate::storage::unfinished_files::is_unfinished;
 
 /// Size of the parts of an upload. S3 allows 10,000 parts of 5 MiB and more.
 const PART_SIZE: usize = 8 << 20;
@@ -200,8 +202,21 @@ impl ArchiveStorage {
     ///
     /// Fails if the object store fails.
     pub fn size(&self, name: &str) -> Result<Option<u64>, ArchiveError> {
+        Ok(self.find(name)?.map(|object| object.size))
+    }
+
+    /// Returns an object; `None` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the object store fails.
+    pub fn find(&self, name: &str) -> Result<Option<StoredObject>, ArchiveError> {
         match self.shared.runtime.block_on(self.shared.store.head(&self.path(name))) {
-            Ok(found) => Ok(Some(found.size)),
+            Ok(found) => Ok(Some(StoredObject {
+                name: name.to_owned(),
+                size: found.size,
+                modified_at: found.last_modified.timestamp(),
+            })),
             Err(object_store::Error::NotFound { .. }) => Ok(None),
             Err(cause) => Err(self.failed("find", name, cause)),
         }

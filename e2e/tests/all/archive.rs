@@ -217,6 +217,28 @@ fn another_log_of_the_same_name_is_refused() -> Result<()> {
     Ok(())
 }
 
+/// A copy of the log that a server is writing is archived, and later the whole log.
+#[test]
+fn a_log_that_has_grown_replaces_its_beginning() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let archive =
+        Archive { location: directory.path().join("archive").display().to_string(), variables: Vec::new() };
+    let log = directory.path().join("binlog.000001");
+    let bytes = fs::read(workspace_root().join("samples/types.binlog"))?;
+    let mut beginning = bytes[..bytes.len() / 2].to_vec();
+    // The first event has the flag of a log in use until the server closes the log.
+    beginning[4 + 17] |= 1;
+    fs::write(&log, &beginning)?;
+    archive.add(std::slice::from_ref(&log), &["--change-tables"])?;
+    fs::write(&log, &bytes)?;
+    let ran = archive.add(std::slice::from_ref(&log), &["--change-tables"])?;
+    ensure!(ran.stderr.contains("; change tables of "), "{}", ran.stderr);
+    ensure!(fs::read_dir(directory.path().join("archive/segments"))?.count() == 1);
+    restore_equals(&archive, &BTreeMap::from([("binlog.000001".to_owned(), log)]))?;
+    ensure!(archive.run(&["verify", &archive.location])?.code == Some(0));
+    Ok(())
+}
+
 #[test]
 fn damage_in_the_archive_is_found() -> Result<()> {
     let server = ObjectServer::start()?;

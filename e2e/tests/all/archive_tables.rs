@@ -248,6 +248,15 @@ fn logs_without_known_rows_are_archived_without_tables() -> Result<()> {
     let document: Value =
         serde_json::from_str(&run_well(&[], &["archive", "ls", &archive, "--json"])?.stdout)?;
     ensure!(document["logs"][1]["change_tables"]["missing"].is_string(), "{document}");
+    // The same reason changes nothing; without the reason, the tables are written.
+    let again = run_well(&[], &["archive", "--change-tables", "--to", &archive, &logs[0]])?;
+    ensure!(!again.stderr.contains("has no change tables"), "{}", again.stderr);
+    let add = ["archive", "--change-tables", "--skip-statements", "--to", &archive, &logs[0]];
+    run_well(&[], &add)?;
+    let listed = run_well(&[], &["archive", "ls", &archive, "--json"])?.stdout;
+    let document: Value = serde_json::from_str(&listed)?;
+    let missing = &document["logs"][0]["change_tables"]["missing"];
+    ensure!(missing.is_null(), "{document}");
     Ok(())
 }
 

@@ -11,6 +11,7 @@ use binlog::encryption::Keyring;
 use sha2::{Digest, Sha256};
 
 use super::Archive;
+use super::grown_log::is_beginning;
 use super::manifest_objects::{SEGMENTS, manifest_name, manifest_text, tables_of};
 use crate::archive_error::ArchiveError;
 use crate::archive_objects::UploadSummary;
@@ -28,17 +29,38 @@ const ENCRYPTION_MARK_TEXT: &[u8] = b"{\"new_objects\": \"encrypted\"}\n";
 /// Number of uploads of change tables while another process replaces them.
 const TABLE_UPLOADS_MAX: usize = 16;
 
+/// Archived log, of which a new manifest is written.
+#[derive(Clone, Copy)]
+struct KnownLog<'m> {
+    manifest: &'m Manifest,
+    /// The log has grown since: it is archived again as a whole.
+    is_grown: bool,
+}
+
 /// Result of archiving one log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ArchiveOutcome {
-    /// The log was archived.
+    /// The log was archived. If the archive had only the beginning of the log, the whole log replaces it.
     Archived(Manifest),
     /// The log was in the archive already.
     Present(Manifest),
     /// The archive had lost the log's segment or a change table, which was written again.
     Repaired(Manifest),
-    /// The log was in the archive already, without change tables: those were added.
+    /// The log was in the archive already, without change tables, or with the reason why they are missing: they were
+    /// added, or another reason.
     TablesAdded(Manifest),
+}
+
+impl ArchiveOutcome {
+    /// Returns the log's manifest.
+    pub fn into_manifest(self) -> Manifest {
+        match self {
+            Self::Archived(manifest)
+            | Self::Present(manifest)
+            | Self::Repaired(manifest)
+            | Self::TablesAdded(manifest) => manifest,
+        }
+    }
 }
 
 /// Trial of a segment before its manifest is written.
@@ -87,14 +109,16 @@ impl Archive {
         let size = open()?.metadata().map_err(read_failed)?.len();
         let front = front_digest(open()?)?;
         let known = self.manifest(&log)?;
-        if let Some(known) = &known {
-            if known.size != size || known.front_sha256 != front {
-                return Err(ArchiveError::OtherLog { name: log });
+        let is_grown = match &known {
+            Some(known) if known.size == size && known.front_sha256 == front => {
+                if self.has_segment(known)? {
+                    return self.complete_tables(path, options, known);
+                }
+                false
             }
-            if self.has_segment(known)? {
-                return self.complete_tables(path, options, known);
-            }
-        }
+            Some(known) if !is_beginning(known, path)? => return Err(ArchiveError::OtherLog { name: log }),
+            known => known.is_some(),
+        };
         let segment = format!("{SEGMENTS}/{log}.{}", random_suffix());
         let mut upload = self.objects.upload(&segment)?;
         let mut source = ProgressReader { input: open()?, done: 0, progress };
@@ -106,13 +130,15 @@ impl Archive {
         let UploadSummary { size, sha256 } = upload.finish()?;
         let segment = ManifestSegment { name: segment, size, sha256, key: self.objects.key_id() };
         let mut manifest = Manifest::new(&log, front, segment, &summary);
-        let tables = self.complete(path, options, known.as_ref(), &mut manifest).inspect_err(|_| {
+        let before = known.as_ref().map(|known| KnownLog { manifest: known, is_grown });
+        let tables = self.complete(path, options, before, &mut manifest).inspect_err(|_| {
             // Without a manifest, the segment counts for nothing: `prune` finds it if it cannot be deleted now.
             let _ = self.storage().delete(&manifest.segment);
         })?;
         let Some(known) = known else { return self.seal(manifest, tables.as_ref()) };
         self.replace(&known, &manifest)?;
-        Ok(ArchiveOutcome::Repaired(self.settle_tables(manifest, tables.as_ref())?))
+        let manifest = self.settle_tables(manifest, tables.as_ref())?;
+        Ok(if is_grown { ArchiveOutcome::Archived(manifest) } else { ArchiveOutcome::Repaired(manifest) })
     }
 
     /// Marks the archive as encrypted before its first encrypted object. The mark is in plain, so that a run without a
@@ -130,16 +156,17 @@ impl Archive {
         }
     }
 
-    /// Adds the change tables to a new manifest, and checks what is stored. `known` is the manifest that it replaces.
-    /// Returns the change tables that were uploaded.
+    /// Adds the change tables to a new manifest, and checks what is stored. `known` is the log that it replaces. Returns
+    /// the change tables that were uploaded.
     fn complete(
         &self,
         path: &Path,
         options: AddOptions<'_>,
-        known: Option<&Manifest>,
+        known: Option<KnownLog<'_>>,
         manifest: &mut Manifest,
     ) -> Result<Option<LocalTables>, ArchiveError> {
-        if known.is_some_and(|known| known.sha256 != manifest.sha256) {
+        let unchanged = known.filter(|known| !known.is_grown).map(|known| known.manifest);
+        if unchanged.is_some_and(|known| known.sha256 != manifest.sha256) {
             return Err(ArchiveError::OtherLog { name: manifest.log.clone() });
         }
         let mut local = None;
@@ -152,7 +179,7 @@ impl Archive {
                 self.check_tables(manifest, options.trial)?;
                 local = Some(tables);
             }
-            None => manifest.change_tables = known.and_then(|known| known.change_tables.clone()),
+            None => manifest.change_tables = unchanged.and_then(|known| known.change_tables.clone()),
         }
         self.check_segment(manifest, options.trial)?;
         Ok(local)
@@ -173,7 +200,10 @@ impl Archive {
         let AddOptions { tables: Some(tables), trial, .. } = options else {
             return Ok(ArchiveOutcome::Present(known.clone()));
         };
-        let mut is_complete = known.change_tables.is_some();
+        let before = known.change_tables.as_ref();
+        // The reason for missing tables may be gone: a keyring or --skip-statements may be given now.
+        let missing = before.and_then(|tables| tables.missing.as_ref());
+        let mut is_complete = before.is_some() && missing.is_none();
         for file in tables_of(known) {
             is_complete &= self.storage().size(&file.name)? == Some(file.size);
         }
@@ -181,13 +211,16 @@ impl Archive {
             return Ok(ArchiveOutcome::Present(known.clone()));
         }
         let (mut manifest, local) = (known.clone(), tables(path)?);
+        if missing.is_some() && local.missing.as_ref() == missing {
+            return Ok(ArchiveOutcome::Present(manifest));
+        }
         self.upload_tables(&local, &mut manifest)?;
         self.check_tables(&manifest, trial)?;
         self.replace(known, &manifest)?;
         let manifest = self.settle_tables(manifest, Some(&local))?;
-        Ok(match known.change_tables {
-            Some(_) => ArchiveOutcome::Repaired(manifest),
-            None => ArchiveOutcome::TablesAdded(manifest),
+        Ok(match before {
+            Some(_) if missing.is_none() => ArchiveOutcome::Repaired(manifest),
+            _ => ArchiveOutcome::TablesAdded(manifest),
         })
     }
 
@@ -230,6 +263,10 @@ impl Archive {
 
     /// Replaces the manifest of a log, and deletes what only the earlier one names.
     fn replace(&self, known: &Manifest, manifest: &Manifest) -> Result<(), ArchiveError> {
+        // If `prune` has deleted the log meanwhile, the manifest would name a deleted segment.
+        if self.manifest(&manifest.log)?.is_none() {
+            return Err(ArchiveError::Deleted { name: manifest.log.clone() });
+        }
         self.objects.replace(&manifest_name(&manifest.log), manifest_text(manifest))?;
         // `prune` finds what cannot be deleted now.
         if known.segment != manifest.segment {

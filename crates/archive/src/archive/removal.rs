@@ -8,7 +8,7 @@ use super::manifest_objects::{SEGMENTS, manifest_name, tables_of};
 use crate::archive_error::ArchiveError;
 use crate::change_tables::{TABLE_STATE, TABLES};
 use crate::manifest::Manifest;
-use crate::storage::StoredObject;
+use crate::storage::{StoredObject, is_unfinished};
 
 impl Archive {
     /// Deletes an archived log: first its manifest, then its segment and its change tables.
@@ -46,6 +46,9 @@ impl Archive {
             .collect();
         let mut objects = self.storage().list(SEGMENTS)?;
         objects.extend(self.storage().list(TABLES)?);
+        for directory in [SEGMENTS, TABLES] {
+            objects.extend(self.storage().unfinished_files(directory)?);
+        }
         objects.retain(|object| {
             object.modified_at <= unchanged_since_s
                 && !named.contains(object.name.as_str())
@@ -54,12 +57,18 @@ impl Archive {
         Ok(objects)
     }
 
-    /// Deletes a segment without a manifest.
+    /// Deletes a segment or change table without a manifest, unless it was written again since it was listed.
     ///
     /// # Errors
     ///
     /// Fails if the storage fails.
     pub fn remove_orphan(&self, object: &StoredObject) -> Result<(), ArchiveError> {
-        self.storage().delete(&object.name)
+        if is_unfinished(&object.name) {
+            return self.storage().delete_unfinished(&object.name);
+        }
+        match self.storage().find(&object.name)? {
+            Some(found) if found.modified_at == object.modified_at => self.storage().delete(&object.name),
+            _ => Ok(()),
+        }
     }
 }

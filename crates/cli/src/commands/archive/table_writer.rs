@@ -10,13 +10,14 @@ use columns::{
     ChangeDecoder, ChangeExport, ColumnsError, DecodeSettings, ExportLimits, ExportLog, ParquetKey,
     export_logs,
 };
-use logs::{LogReader, base_name};
+use logs::{LogError, LogReader, base_name};
 use servers::ServerAddress;
 use stream::{StatementPolicy, StreamError, UnnamedColumnPolicy};
 use tracing::warn;
 
 use crate::column_name_source::{catalogue_of, changed_text};
 use crate::staged_tables::StagedTables;
+use crate::units::counted;
 
 /// Options of change tables.
 #[derive(Args, Clone, Copy, Debug, Default)]
@@ -44,6 +45,9 @@ pub(super) struct ChangeTableWriter {
 /// Memory of the row groups that are being written. It is less than that of `export`, because the segment was written
 /// by the same process.
 const MEMORY_BYTES: usize = 64 << 20;
+
+/// Maximum number of files of a log. Its manifest lists them, and must not be too large to be read.
+const FILES_MAX: usize = 50_000;
 
 /// Number of attempts to write the change tables of a log while other processes add columns to the lists.
 const ATTEMPTS_MAX: usize = 16;
@@ -87,8 +91,15 @@ impl ChangeTableWriter {
                 Err(
                     error @ (ColumnsError::File { .. }
                     | ColumnsError::Parquet { .. }
+                    | ColumnsError::Log(LogError::Io { .. })
                     | ColumnsError::Names(StreamError::Catalogue { .. })),
                 ) => return Err(ArchiveError::Tables { cause: Box::new(error) }),
+                Err(ColumnsError::ColumnList { path }) => {
+                    // The local list is a copy of that in the archive.
+                    let name = path.strip_prefix(self.staged.path()).unwrap_or(&path);
+                    let path = Path::new(self.staged.store.location()).join("tables").join(name);
+                    return Err(ArchiveError::Tables { cause: Box::new(ColumnsError::ColumnList { path }) });
+                }
                 Err(error) => {
                     self.clear()?;
                     return Ok(LocalTables { missing: Some(error.to_string()), ..LocalTables::default() });
@@ -96,6 +107,13 @@ impl ChangeTableWriter {
             }
             if self.staged.save_column_lists()? == CreateOutcome::Created {
                 let (directory, names) = (self.staged.path().to_owned(), self.staged.files_of(&name)?);
+                if names.len() > FILES_MAX {
+                    self.clear()?;
+                    let (files, max) =
+                        (counted(names.len() as u64, "file"), counted(FILES_MAX as u64, "file"));
+                    let missing = format!("they would be {files}, and the maximum is {max}");
+                    return Ok(LocalTables { missing: Some(missing), ..LocalTables::default() });
+                }
                 let key = key.map(|key| key.key_id);
                 return Ok(LocalTables { directory, names, key, missing: None });
             }
