@@ -92,7 +92,7 @@ impl LogArgs {
             add_archive_keyring(Arc::clone(keyring));
         }
         let (mut locations, mut unlisted, mut indexed) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut listed_after, mut seen) = (BTreeSet::new(), HashSet::new());
+        let (mut listed_after, mut seen) = (BTreeSet::new(), SeenLogs::default());
         for path in &self.logs {
             if path.as_os_str() == "-" {
                 locations.push(InputLocation::Stdin);
@@ -104,7 +104,7 @@ impl LogArgs {
             }
             let mut is_after = false;
             for log in logs {
-                if is_repeated(&log, &mut seen) {
+                if seen.is_repeated(&log) {
                     warn!("{} is given more than once: it is read once", log.display());
                     is_after = false;
                     continue;
@@ -120,7 +120,7 @@ impl LogArgs {
                 "standard input can be read only once: give - once"
             )));
         }
-        let bytes_total = locations.iter().map(file_size).sum();
+        let bytes_total = total_size(&locations);
         Ok(InputLogs { locations, bytes_total, keyring, unlisted, listed_after, is_reduced: false, indexed })
     }
 }
@@ -212,7 +212,7 @@ impl InputLogs {
         let count = self.locations.len();
         self.locations.retain(is_needed);
         if self.locations.len() < count {
-            self.bytes_total = self.locations.iter().map(file_size).sum();
+            self.bytes_total = total_size(&self.locations);
             // Positions of listed logs have changed.
             self.listed_after.clear();
             self.is_reduced = true;
@@ -371,10 +371,35 @@ fn metadata(path: &Path) -> Result<fs::Metadata, CommandFailure> {
     metadata.map_err(CommandFailure::NotStarted)
 }
 
-/// Returns whether the file was given before, also by another path.
-fn is_repeated(log: &Path, seen: &mut HashSet<FileIdentity>) -> bool {
-    let metadata = fs::metadata(log).ok().filter(fs::Metadata::is_file);
-    metadata.is_some_and(|metadata| !seen.insert(FileIdentity::of(&metadata)))
+/// Logs that were given: files, and the paths of archived logs.
+#[derive(Default)]
+struct SeenLogs {
+    files: HashSet<FileIdentity>,
+    archived: HashSet<PathBuf>,
+}
+
+impl SeenLogs {
+    /// Adds a log. Returns whether it was given before, also by another path.
+    fn is_repeated(&mut self, log: &Path) -> bool {
+        match fs::metadata(log) {
+            Ok(metadata) => metadata.is_file() && !self.files.insert(FileIdentity::of(&metadata)),
+            Err(_) => archived_contents(log).is_some() && !self.archived.insert(whole_path(log)),
+        }
+    }
+}
+
+/// Returns the path of an archived log with the whole path of the archive's directory. URLs stay unchanged.
+fn whole_path(log: &Path) -> PathBuf {
+    let directory = fs::canonicalize(logs::parent_of(log)).ok();
+    match directory.zip(log.file_name()) {
+        Some((directory, name)) => directory.join(name),
+        None => log.to_owned(),
+    }
+}
+
+/// Returns the sum of the sizes of logs; `None` if one is unknown. Sizes from manifests can be any numbers.
+fn total_size(locations: &[InputLocation]) -> Option<u64> {
+    locations.iter().map(file_size).try_fold(0, |sum: u64, size| Some(sum.saturating_add(size?)))
 }
 
 fn file_size(location: &InputLocation) -> Option<u64> {

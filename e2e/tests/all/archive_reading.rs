@@ -190,6 +190,19 @@ fn check_credential_process(server: &ObjectServer, directory: &Path, location: &
 
 /// Credentials that bintide would not find are named, in place of a failed request.
 #[test]
+fn a_log_of_an_archive_is_read_once() -> Result<()> {
+    let archive = SparseArchive::create(&[1, 2, 3, 4, 5, 6])?;
+    let totals = |text: &str| -> Result<Value> { Ok(serde_json::from_str::<Value>(text)?["totals"].clone()) };
+    let alone = archive.run(&["stats", "--json"])?;
+    // The same log by another path, before the whole archive.
+    let log = format!("{}/./binlog.000001", archive.location());
+    let ran = archive.run(&["stats", "--json", &log])?;
+    ensure!(ran.stderr.matches("is given more than once").count() == 1, "{}", ran.stderr);
+    ensure!(totals(&ran.stdout)? == totals(&alone.stdout)?, "{}", ran.stdout);
+    Ok(())
+}
+
+#[test]
 fn unsupported_settings_of_a_profile_are_named() -> Result<()> {
     let directory = TempDir::new()?;
     let config = directory.path().join("config");

@@ -95,10 +95,11 @@ fn logs_that_are_not_archived_stay() -> Result<()> {
     let ran = store.run(&["binlog.000002", "binlog.000004", "--then-remove", "--to"])?;
     ensure!(ran.code == Some(0), "{}", ran.stderr);
     ensure!(store.logs()? == NAMES, "{:?}", store.logs()?);
-    // Log 1 is archived now; 1 and 2 are the only ones without an older log that is not archived.
+    // Log 1 is archived now; 1 and 2 are the only ones without an older log that is not archived. The directory has
+    // later logs, also of the last one given.
     let ran = store.run(&["binlog.000001", "binlog.000002", "--then-remove", "--to"])?;
     ensure!(ran.code == Some(0), "{}", ran.stderr);
-    ensure!(store.logs()? == NAMES[1..], "{:?}", store.logs()?);
+    ensure!(store.logs()? == NAMES[2..], "{:?}", store.logs()?);
     ensure!(store.archived()? == ["binlog.000001", "binlog.000002", "binlog.000004"]);
     let ran = store.run(&[".", "--then-remove", "--to"])?;
     ensure!(ran.code == Some(0), "{}", ran.stderr);
@@ -122,8 +123,56 @@ fn logs_of_other_servers_do_not_show_that_a_log_is_closed() -> Result<()> {
     let arguments = ["binlog.000007", "binlog.000003", "other.000001", "--then-remove", "--to"];
     let ran = store.run(&arguments)?;
     ensure!(ran.code == Some(0), "{}", ran.stderr);
-    // All are closed by their last event, and none is followed by a later log of its server.
-    ensure!(store.archived()?.len() == 3 && store.logs()?.len() == 3, "{:?}", store.logs()?);
+    // All are closed by their last event. The first log has a later one of its server in the directory.
+    ensure!(store.archived()?.len() == 3, "{:?}", store.archived()?);
+    ensure!(store.logs()? == ["binlog.000007", "other.000001"], "{:?}", store.logs()?);
+    let kept = ran.stderr.matches("is the newest log of its directory, and is not deleted").count();
+    ensure!(kept == 2, "{}", ran.stderr);
+    Ok(())
+}
+
+/// What an earlier run has archived is read back before the log is deleted, also if change tables are added now.
+#[test]
+fn logs_with_a_damaged_segment_stay() -> Result<()> {
+    let store = ArchivedStore::create(&NAMES[..2], None)?;
+    let ran = store.run(&[NAMES[0], "--to"])?;
+    ensure!(ran.code == Some(0), "{}", ran.stderr);
+    let segments = store.directory.path().join("archive/segments");
+    let segment = fs::read_dir(&segments)?.next().context("no segment")??.path();
+    let mut bytes = fs::read(&segment)?;
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&segment, bytes)?;
+    for options in [&[][..], &["--change-tables"]] {
+        let ran = store.run(&[&[NAMES[0], "--then-remove"], options, &["--to"]].concat())?;
+        ensure!(ran.code == Some(1) && ran.stderr.contains("damaged in the block"), "{ran:?}");
+        expect_logs(&store.logs()?, &NAMES[..2])?;
+    }
+    Ok(())
+}
+
+#[test]
+fn empty_logs_before_others_are_left_out() -> Result<()> {
+    let store = ArchivedStore::create(&NAMES[..4], None)?;
+    fs::write(store.store().join(NAMES[1]), "")?;
+    fs::write(store.store().join(NAMES[2]), b"\xfebin")?;
+    let ran = store.run(&[".", "--to"])?;
+    ensure!(ran.code == Some(0), "{}", ran.stderr);
+    ensure!(ran.stderr.matches("has no events, and is not archived").count() == 2, "{}", ran.stderr);
+    expect_logs(&store.archived()?, &[NAMES[0], NAMES[3]])
+}
+
+/// After RESET BINARY LOGS, a server writes other logs of the same names.
+#[test]
+fn replaced_logs_are_not_taken_for_archived() -> Result<()> {
+    let store = ArchivedStore::create(&NAMES[..2], None)?;
+    let mut follower = store.command(&[".", "--follow", "--to"])?;
+    let follower = ChildGuard::start(follower.stdout(Stdio::piped()).stderr(Stdio::piped()))?;
+    wait_for(|| expect_logs(&store.archived()?, &NAMES[..2]))?;
+    fs::copy(workspace_root().join("samples/json.binlog"), store.store().join(NAMES[0]))?;
+    let output = follower.output()?;
+    let text = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.code() == Some(1) && text.contains("is already archived with"), "{text}");
     Ok(())
 }
 

@@ -1,7 +1,8 @@
 //! Archives each closed log of a directory once: for `archive`, `archive --follow`, and `receive --archive`.
 
 use std::collections::{HashMap, HashSet};
-use std::fs;
+use std::ffi::OsStr;
+use std::fs::{self, Metadata};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -17,6 +18,7 @@ use logs::{
     EndOfLog, LogEncryption, LogError, LogReader, RawPiece, ReadOutcome, Store, StoreWriter, WriterPresence,
     base_name, find_writer, is_later_in_store, is_received_store, lock, log_order, parent_of, read_keyring,
 };
+use tracing::warn;
 
 #[cfg(feature = "columns")]
 use super::table_writer::ChangeTableWriter;
@@ -100,19 +102,21 @@ pub(super) struct LogArchiver<O> {
     archive: Archive,
     settings: ArchiverSettings,
     pub(super) observer: O,
-    /// Logs that are in the archive.
-    finished: HashSet<PathBuf>,
+    /// Logs that are in the archive, with their state when they were archived.
+    finished: HashMap<PathBuf, LogVersion>,
     /// Logs that were still open, with their last observed state.
     open: HashMap<PathBuf, LogObservation>,
     #[cfg(feature = "columns")]
     tables: Option<ChangeTableWriter>,
 }
 
+/// Size of a log, and the time of its last change: another log of this name differs.
+type LogVersion = (u64, Option<SystemTime>);
+
 /// Log that was open when it was last seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct LogObservation {
-    /// Size and time of the last change.
-    version: (u64, Option<SystemTime>),
+    version: LogVersion,
     /// Set if this version was read.
     is_read: bool,
 }
@@ -121,6 +125,8 @@ struct LogObservation {
 enum ArchiveStep {
     /// The archive has the log.
     Archived,
+    /// The log is still open, or has no events.
+    LeftOut,
     /// The archive has a damaged manifest of the log.
     Damaged(DamagedManifest),
     /// The run was stopped.
@@ -145,7 +151,7 @@ impl<O: ArchiverObserver> LogArchiver<O> {
             archive,
             settings,
             observer,
-            finished: HashSet::new(),
+            finished: HashMap::new(),
             open: HashMap::new(),
             #[cfg(feature = "columns")]
             tables: None,
@@ -161,7 +167,7 @@ impl<O: ArchiverObserver> LogArchiver<O> {
 
     /// Returns the logs among these that are not known to be archived.
     pub(super) fn unfinished(&self, logs: &[PathBuf]) -> Vec<PathBuf> {
-        logs.iter().filter(|log| !self.finished.contains(*log)).cloned().collect()
+        logs.iter().filter(|log| !self.is_finished(log)).cloned().collect()
     }
 
     /// Archives all closed logs among these. Skips logs whose manifests are damaged, and returns these manifests.
@@ -169,35 +175,54 @@ impl<O: ArchiverObserver> LogArchiver<O> {
         let mut damaged = Vec::new();
         // Forget logs that have disappeared, because their number is unlimited.
         let listed: HashSet<&PathBuf> = logs.iter().collect();
-        self.finished.retain(|log| listed.contains(log));
+        self.finished.retain(|log, _| listed.contains(log));
         self.open.retain(|log, _| listed.contains(log));
         for (number, log) in logs.iter().enumerate() {
             if self.observer.is_stopping() {
                 break;
             }
-            if self.finished.contains(log) {
-                continue;
-            }
             let has_later = self.has_later(log, &logs[number + 1..]);
-            if !has_later && !self.is_closed(log)? {
-                self.observer.left_open(log);
-                continue;
-            }
-            check_log(log)?;
-            match self.archive_one(log)? {
-                ArchiveStep::Archived => {}
-                ArchiveStep::Damaged(manifest) => {
-                    damaged.push(manifest);
-                    continue;
+            let is_new = !self.is_finished(log);
+            if is_new {
+                let version = fs::metadata(log).ok().map(version_of);
+                match self.archive_if_closed(log, has_later)? {
+                    ArchiveStep::Archived => {}
+                    ArchiveStep::LeftOut => continue,
+                    ArchiveStep::Damaged(manifest) => {
+                        damaged.push(manifest);
+                        continue;
+                    }
+                    ArchiveStep::Stopped => break,
                 }
-                ArchiveStep::Stopped => break,
+                self.finished.extend(version.map(|version| (log.clone(), version)));
             }
-            self.finished.insert(log.clone());
-            if self.settings.local_logs == LocalLogPolicy::Remove && has_later {
-                self.remove(log)?;
+            if self.settings.local_logs == LocalLogPolicy::Remove {
+                self.remove_unless_newest(log, has_later, is_new)?;
             }
         }
         Ok(damaged)
+    }
+
+    /// Returns whether a log was archived as it is now. After RESET BINARY LOGS, a server uses the same names again.
+    fn is_finished(&self, log: &Path) -> bool {
+        let known = self.finished.get(log);
+        known.is_some_and(|known| fs::metadata(log).ok().map(version_of).is_none_or(|found| found == *known))
+    }
+
+    fn archive_if_closed(&mut self, log: &Path, has_later: bool) -> Result<ArchiveStep, CommandFailure> {
+        if !has_later && !self.is_closed(log)? {
+            self.observer.left_open(log);
+            return Ok(ArchiveStep::LeftOut);
+        }
+        let found = fs::metadata(log).ok();
+        if has_later && found.as_ref().is_some_and(|found| found.len() <= MAGIC.len() as u64) {
+            // A server leaves such a log if it crashes while it creates it.
+            warn!("{} has no events, and is not archived", log.display());
+            self.finished.extend(found.map(|found| (log.to_owned(), version_of(found))));
+            return Ok(ArchiveStep::LeftOut);
+        }
+        check_log(log)?;
+        self.archive_one(log)
     }
 
     /// Returns whether a later log shows that this log is closed. The first log of another server counts only with its
@@ -269,22 +294,7 @@ impl<O: ArchiverObserver> LogArchiver<O> {
             let _ = tables.clear();
         }
         match added {
-            Ok(ArchiveOutcome::Present(manifest)) => {
-                if self.settings.local_logs == LocalLogPolicy::Remove {
-                    check_present(log, &archive, &manifest)?;
-                }
-                if self.settings.encryption == ArchiveEncryption::NewestKey {
-                    text::warn_plain(log, &manifest);
-                }
-                self.observer.present(log);
-            }
-            Ok(ArchiveOutcome::Archived(manifest) | ArchiveOutcome::TablesAdded(manifest)) => {
-                self.observer.archived(log, manifest);
-            }
-            Ok(ArchiveOutcome::Repaired(manifest)) => {
-                text::warn_repaired(log);
-                self.observer.archived(log, manifest);
-            }
+            Ok(outcome) => self.note_outcome(log, &archive, outcome)?,
             Err(ArchiveError::Interrupted) => return Ok(ArchiveStep::Stopped),
             Err(error) if error.is_damaged_manifest() => {
                 return Ok(ArchiveStep::Damaged(DamagedManifest { log: base_name(log), error }));
@@ -294,6 +304,33 @@ impl<O: ArchiverObserver> LogArchiver<O> {
         Ok(ArchiveStep::Archived)
     }
 
+    /// Reports a log that the archive has now. Before the local log is removed, checks what an earlier run has stored.
+    fn note_outcome(
+        &mut self,
+        log: &Path,
+        archive: &Archive,
+        outcome: ArchiveOutcome,
+    ) -> Result<(), CommandFailure> {
+        let is_new = matches!(outcome, ArchiveOutcome::Archived(_));
+        let is_repaired = matches!(outcome, ArchiveOutcome::Repaired(_));
+        let is_present = matches!(outcome, ArchiveOutcome::Present(_));
+        let manifest = outcome.into_manifest();
+        if !is_new && self.settings.local_logs == LocalLogPolicy::Remove {
+            check_present(log, archive, &manifest)?;
+        }
+        if !is_new && self.settings.encryption == ArchiveEncryption::NewestKey {
+            text::warn_plain(log, &manifest);
+        }
+        if is_repaired {
+            text::warn_repaired(log);
+        }
+        match is_present {
+            true => self.observer.present(log),
+            false => self.observer.archived(log, manifest),
+        }
+        Ok(())
+    }
+
     /// Returns whether the server has closed the log, so that it ends with a Rotate or Stop event. Does not read an
     /// unchanged log again.
     fn is_closed(&mut self, log: &Path) -> Result<bool, CommandFailure> {
@@ -301,7 +338,7 @@ impl<O: ArchiverObserver> LogArchiver<O> {
             return Ok(false);
         }
         let found = fs::metadata(log).with_context(|| format!("could not open {}", log.display()))?;
-        let version = (found.len(), found.modified().ok());
+        let version = version_of(found);
         let seen = self.open.get(log).filter(|seen| seen.version == version);
         let is_at_rest = seen.is_some() || self.settings.last_log == LastLogPolicy::Read;
         if !is_at_rest || seen.is_some_and(|seen| seen.is_read) {
@@ -341,6 +378,21 @@ impl<O: ArchiverObserver> LogArchiver<O> {
         }
     }
 
+    /// Removes an archived log, if its directory has a later log. `is_new` is set if the log was archived just now.
+    fn remove_unless_newest(&self, log: &Path, has_later: bool, is_new: bool) -> Result<(), CommandFailure> {
+        // A store removes its archived logs from the oldest one on: only a new one lets it remove more.
+        if !is_new && is_received_store(parent_of(log)) {
+            return Ok(());
+        }
+        if has_later || directory_has_later(log) {
+            return self.remove(log);
+        }
+        if is_new && self.settings.last_log == LastLogPolicy::Read {
+            warn!("{} is the newest log of its directory, and is not deleted", log.display());
+        }
+        Ok(())
+    }
+
     /// Removes an archived log. From a store, removes all archived logs before the first one that is not archived: a
     /// store has no gaps.
     fn remove(&self, log: &Path) -> Result<(), CommandFailure> {
@@ -352,7 +404,7 @@ impl<O: ArchiverObserver> LogArchiver<O> {
                 .map_err(CommandFailure::Failed);
         }
         let archived: HashSet<_> =
-            self.finished.iter().filter(|other| parent_of(other) == directory).collect();
+            self.finished.keys().filter(|other| parent_of(other) == directory).collect();
         let names: HashSet<_> = archived.iter().filter_map(|log| log.file_name()).collect();
         let unreadable = |error: LogError| CommandFailure::Failed(add_advice(error));
         let store = Store::open(directory).map_err(unreadable)?;
@@ -393,6 +445,20 @@ fn is_later(log: &Path, than: &Path) -> bool {
     let names =
         log.file_name().and_then(|log| log.to_str()).zip(than.file_name().and_then(|than| than.to_str()));
     parent_of(log) == parent_of(than) && names.is_some_and(|(log, than)| is_later_in_store(log, than))
+}
+
+/// Returns whether the directory of a log has a later log of the same server.
+fn directory_has_later(log: &Path) -> bool {
+    let series = |name: &OsStr| name.to_str().map(|name| log_order(name).0.to_owned());
+    let Ok(entries) = fs::read_dir(parent_of(log)) else { return false };
+    let mut paths = entries.flatten().map(|entry| parent_of(log).join(entry.file_name()));
+    paths.any(|other| {
+        is_later(&other, log) && other.file_name().and_then(series) == log.file_name().and_then(series)
+    })
+}
+
+fn version_of(found: Metadata) -> LogVersion {
+    (found.len(), found.modified().ok())
 }
 
 /// Returns whether the server may still write the log: it clears this mark when it closes the log.

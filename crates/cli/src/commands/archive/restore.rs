@@ -57,19 +57,19 @@ pub(super) fn run(
     let total = total_size(manifests.iter().map(|manifest| manifest.size));
     let mut progress = ByteProgress::new(global, Some(total));
     let source = RestoreSource { archive, keyring };
-    let (mut done, mut restored) = (0, Vec::new());
+    let (mut done, mut restored) = (0_u64, Vec::new());
     let unread = damaged.iter().map(|damaged| (damaged.log.clone(), damaged.error.to_string()));
     let mut faults: Vec<(String, String)> = unread.collect();
     for manifest in &manifests {
         let path = command.to.join(&manifest.log);
         if path.symlink_metadata().is_ok() {
             check_existing(&path, manifest)?;
-            done += manifest.size;
+            done = done.saturating_add(manifest.size);
             restored.push(manifest);
             continue;
         }
         let mut watch = |size| {
-            done += size;
+            done = done.saturating_add(size);
             progress.update(done);
         };
         let result = restore_one(&source, manifest, &path, &mut watch)?;

@@ -36,7 +36,7 @@ pub(super) fn run(
 ) -> CommandResult {
     let ChosenLogs { archive, manifests, damaged } = command.choice.find(keyring)?;
     let total = total_size(manifests.iter().map(|manifest| manifest.size));
-    let (mut done, mut equal) = (0, 0);
+    let (mut done, mut equal) = (0_u64, 0);
     let unread = damaged.into_iter().map(|damaged| (damaged.log, damaged.error.to_string()));
     let mut faults: Vec<_> = unread.collect();
     let logs = manifests.len() + faults.len();
@@ -49,7 +49,7 @@ pub(super) fn run(
             Ok(()) => equal += 1,
             Err(error) => faults.push((manifest.log.clone(), error.to_string())),
         }
-        done += manifest.size;
+        done = done.saturating_add(manifest.size);
         progress.update(done);
     }
     drop(progress);
