@@ -286,9 +286,15 @@ pub(crate) fn resolve(type_code: u8, cursor: &mut Cursor<'_>) -> Result<Resolved
         13 => plain(ColumnType::Year),
         15 => varchar(cursor, |size_max| ColumnType::Varchar { size_max }),
         16 => bit(cursor),
-        17 => small(cursor, "digits of TIMESTAMP", 0..=6, |fraction| ColumnType::Timestamp { fraction }),
-        18 => small(cursor, "digits of DATETIME", 0..=6, |fraction| ColumnType::DateTime { fraction }),
-        19 => small(cursor, "digits of TIME", 0..=6, |fraction| ColumnType::Time { fraction }),
+        17 => small(cursor, "number of fractional digits of TIMESTAMP", 0..=6, |fraction| {
+            ColumnType::Timestamp { fraction }
+        }),
+        18 => small(cursor, "number of fractional digits of DATETIME", 0..=6, |fraction| {
+            ColumnType::DateTime { fraction }
+        }),
+        19 => small(cursor, "number of fractional digits of TIME", 0..=6, |fraction| ColumnType::Time {
+            fraction,
+        }),
         20 => typed_array(cursor),
         140 => small(cursor, "prefix of BLOB", 1..=4, |prefix| ColumnType::CompressedBlob { prefix }),
         141 => varchar(cursor, |size_max| ColumnType::CompressedVarchar { size_max }),
@@ -340,7 +346,7 @@ fn bit(cursor: &mut Cursor<'_>) -> Result<ResolvedType, DecodeError> {
         }
         _ => Err(DecodeError::new(
             offset,
-            DecodeReason::OutOfRange { field: "bits of BIT", found: total, max: 64 },
+            DecodeReason::OutOfRange { field: "number of bits of BIT", found: total, max: 64 },
         )),
     }
 }

@@ -45,7 +45,7 @@ impl<'a> Decimal<'a> {
             let max = 10_u32.pow(u32::from(group.digits)) - 1;
             if group.number > max {
                 let (found, max) = (u64::from(group.number), u64::from(max));
-                let reason = DecodeReason::OutOfRange { field: "digits of DECIMAL", found, max };
+                let reason = DecodeReason::OutOfRange { field: "group of digits of DECIMAL", found, max };
                 return Err(DecodeError::new(group.offset, reason));
             }
         }
@@ -261,7 +261,8 @@ mod tests {
         let size = |found, expected| DecodeReason::Differs { field: "size of DECIMAL", found, expected };
         check_error(4, 2, &[0x80], 0, size(1, 2));
         check_error(4, 2, &[0x80, 0, 0], 0, size(3, 2));
-        let digits = |found, max| DecodeReason::OutOfRange { field: "digits of DECIMAL", found, max };
+        let digits =
+            |found, max| DecodeReason::OutOfRange { field: "group of digits of DECIMAL", found, max };
         check_error(4, 2, &[0x80, 100], 1, digits(100, 99));
         check_error(9, 0, &[0xbb, 0x9a, 0xca, 0x00], 0, digits(1_000_000_000, 999_999_999));
         let precision = DecodeReason::OutOfRange { field: "precision of DECIMAL", found: 82, max: 81 };

@@ -140,7 +140,7 @@ impl fmt::Display for DecodeReason {
                 write!(out, "checksum is 0x{stored:08x}, expected 0x{computed:08x}")
             }
             Self::OutOfRange { field, found, max } => {
-                write!(out, "{field} is {found}, must be at most {max}")
+                write!(out, "{field} is {found}, expected at most {max}")
             }
             Self::Unexpected { field, found, expected } => {
                 write!(out, "{field} is {found}, expected {expected}")
@@ -195,7 +195,7 @@ impl fmt::Display for EncodeError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TooLarge { field, found, max } => {
-                write!(out, "{field} is {found}, must be at most {max}")
+                write!(out, "{field} is {found}, expected at most {max}")
             }
             Self::Mismatch { field, found, expected } => {
                 write!(out, "{field} has {found} bytes, expected {expected}")

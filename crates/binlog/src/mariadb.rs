@@ -271,7 +271,7 @@ mod tests {
             &part(&[0x90, 11]),
             "byte 0: head of a compressed value is 144, expected 0, or 0x80 or 0x88 and a size of 1 to 4 bytes",
         );
-        check(&part(&[0x81, 21]), "byte 1: size of a decompressed value is 21, must be at most 20");
+        check(&part(&[0x81, 21]), "byte 1: size of a decompressed value is 21, expected at most 20");
         check(&part(&[0x81, 12]), "byte 2: size of a decompressed stream is 11, expected the stated size");
         check(&[0x82, 1], "byte 1: expected 2 more bytes, found 1");
     }

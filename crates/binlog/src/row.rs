@@ -143,7 +143,7 @@ mod tests {
         partial(&with(&[0, 0, 3, 4, 0, 0, 0, 0, 1, 0, 0, 0, 6]), "- 0=[1, 2] + 0=[3, 4] 2=[] 4=[6]");
         partial(&with(&[1, 0b10, 0, 3, 4, 0, 0, 0, 0, 0, 0, 0, 0]), "- 0=[1, 2] + 0=[3, 4] 2=[] ~4=[]");
         partial(&with(&[1, 0b11, 0b100, 3, 4, 0, 0, 0, 0]), "- 0=[1, 2] + 0=[3, 4] ~2=[] ~4=NULL");
-        partial(&with(&[2]), "byte 33: options of a row is 2, must be at most 1");
+        partial(&with(&[2]), "byte 33: options of a row is 2, expected at most 1");
         partial(&with(&[1]), "byte 34: expected 1 more bytes, found 0");
         // The first JSON column is not in the image, but has a bit.
         check(

@@ -406,20 +406,28 @@ mod tests {
     #[test]
     fn corrupt_metadata() {
         check_type(15, &[1], Err("byte 36: expected 2 more bytes, found 1"));
-        check_type(16, &[1, 8], Err("byte 36: bits of BIT is 65, must be at most 64"));
-        check_type(17, &[7], Err("byte 36: digits of TIMESTAMP is 7, must be at most 6"));
-        check_type(246, &[66, 0], Err("byte 36: precision of DECIMAL is 66, must be at most 65"));
-        check_type(246, &[5, 6], Err("byte 37: scale of DECIMAL is 6, must be at most 5"));
-        check_type(252, &[5], Err("byte 36: prefix of BLOB is 5, must be at most 4"));
+        check_type(16, &[1, 8], Err("byte 36: number of bits of BIT is 65, expected at most 64"));
+        check_type(
+            17,
+            &[7],
+            Err("byte 36: number of fractional digits of TIMESTAMP is 7, expected at most 6"),
+        );
+        check_type(246, &[66, 0], Err("byte 36: precision of DECIMAL is 66, expected at most 65"));
+        check_type(246, &[5, 6], Err("byte 37: scale of DECIMAL is 6, expected at most 5"));
+        check_type(252, &[5], Err("byte 36: prefix of BLOB is 5, expected at most 4"));
         check_type(252, &[0], Err("byte 36: prefix of BLOB is 0, expected 1"));
-        check_type(4, &[8], Err("byte 36: size of FLOAT is 8, must be at most 4"));
+        check_type(4, &[8], Err("byte 36: size of FLOAT is 8, expected at most 4"));
         check_type(5, &[4], Err("byte 36: size of DOUBLE is 4, expected 8"));
-        check_type(18, &[7], Err("byte 36: digits of DATETIME is 7, must be at most 6"));
-        check_type(19, &[7], Err("byte 36: digits of TIME is 7, must be at most 6"));
-        check_type(242, &[5], Err("byte 36: prefix of VECTOR is 5, must be at most 4"));
-        check_type(245, &[5], Err("byte 36: prefix of JSON is 5, must be at most 4"));
+        check_type(
+            18,
+            &[7],
+            Err("byte 36: number of fractional digits of DATETIME is 7, expected at most 6"),
+        );
+        check_type(19, &[7], Err("byte 36: number of fractional digits of TIME is 7, expected at most 6"));
+        check_type(242, &[5], Err("byte 36: prefix of VECTOR is 5, expected at most 4"));
+        check_type(245, &[5], Err("byte 36: prefix of JSON is 5, expected at most 4"));
         check_type(255, &[0], Err("byte 36: prefix of GEOMETRY is 0, expected 1"));
-        check_type(254, &[247, 3], Err("byte 37: size of ENUM or SET is 3, must be at most 2"));
+        check_type(254, &[247, 3], Err("byte 37: size of ENUM or SET is 3, expected at most 2"));
         check_type(
             254,
             &[250, 3],
@@ -468,9 +476,9 @@ mod tests {
         check(&[10, 1, 45], collation, "- - - 45 - 45 - - -");
         check(&[10, 3, 45, 0, 8], collation, "- - - 8 - 45 - - -");
         check(&[11, 2, 8, 63], collation, "- - - 8 - 63 - - -");
-        check(&[2, 3, 8, 3, 63], collation, "byte 58: index of a column is 3, must be at most 2");
+        check(&[2, 3, 8, 3, 63], collation, "byte 58: index of a column is 3, expected at most 2");
         check(&[3, 1, 8], collation, "byte 58: expected 1 more bytes, found 0");
-        check(&[3, 5, 0xfd, 0, 0, 1, 8], collation, "byte 57: collation is 65536, must be at most 65535");
+        check(&[3, 5, 0xfd, 0, 0, 1, 8], collation, "byte 57: collation is 65536, expected at most 65535");
     }
 
     #[test]
@@ -506,7 +514,7 @@ mod tests {
         check(
             b"\x06\x04\xfd\x00\x00\x01",
             texts,
-            "byte 57: texts of ENUM or SET is 65536, must be at most 65535",
+            "byte 57: texts of ENUM or SET is 65536, expected at most 65535",
         );
     }
 
@@ -518,7 +526,7 @@ mod tests {
         };
         check(&[8, 2, 4, 0], key, "4(0) 0(0)");
         check(&[9, 4, 1, 10, 0, 0], key, "1(10) 0(0)");
-        check(&[8, 1, 9], key, "byte 57: index of a column is 9, must be at most 8");
+        check(&[8, 1, 9], key, "byte 57: index of a column is 9, expected at most 8");
         check(&[9, 1, 1], key, "byte 58: expected 1 more bytes, found 0");
         let shape =
             |table: &Table| each(table, |column| column.geometry_type.map(|shape| format!("{shape:?}")));
@@ -529,7 +537,7 @@ mod tests {
         check(
             &[13, 9, 0xfe, 0, 0, 0, 0, 1, 0, 0, 0],
             dimension,
-            "byte 57: dimension of VECTOR is 4294967296, must be at most 4294967295",
+            "byte 57: dimension of VECTOR is 4294967296, expected at most 4294967295",
         );
     }
 
@@ -551,7 +559,7 @@ mod tests {
         assert_eq!(Table::new(&map(&[], &[], &[])).unwrap().columns.len(), 0);
         let types = [3; 4097];
         let error = Table::new(&map(&types, &[], &[])).unwrap_err();
-        assert_eq!(error.to_string(), "byte 4134: column count is 4097, must be at most 4096");
+        assert_eq!(error.to_string(), "byte 4134: column count is 4097, expected at most 4096");
     }
 
     proptest! {

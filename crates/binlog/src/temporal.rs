@@ -499,7 +499,7 @@ mod tests {
         time(&[0x7f, 0xff, 0xff, 0xff, 0xff], 4, "-00:00:00.0001");
         time(&[0x7f, 0xff, 0xff, 0xff, 0xff, 0xff], 6, "-00:00:00.000001");
         time(&[0x80, 0, 0, 0x0f, 0x42, 0x3f], 6, "00:00:00.999999");
-        time(&[0x80, 0, 0, 100], 2, "byte 3: fraction of a second is 100, must be at most 99");
+        time(&[0x80, 0, 0, 100], 2, "byte 3: fraction of a second is 100, expected at most 99");
         time(&[0x80, 0, 0], 6, "byte 0: expected 6 more bytes, found 3");
     }
 
@@ -513,7 +513,7 @@ mod tests {
         date_time(&[0x99, 0xb2, 0xba, 0xc8, 0xb8, 0x0c, 0x0a, 0x14], 6, "2024-02-29 12:34:56.789012");
         let negative = "byte 0: first bit of DATETIME is 0, expected 1 (not negative)";
         date_time(&[0x7f, 0xff, 0xff, 0xff, 0xff], 0, negative);
-        let fraction = "byte 5: fraction of a second is 1000000, must be at most 999999";
+        let fraction = "byte 5: fraction of a second is 1000000, expected at most 999999";
         date_time(&[0x80, 0, 0, 0, 0, 0x0f, 0x42, 0x40], 6, fraction);
     }
 

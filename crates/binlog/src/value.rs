@@ -377,9 +377,9 @@ mod tests {
         check(
             &column(254, &[247, 2]).unwrap(),
             &[1, 2, 3],
-            Err("byte 0: size of ENUM is 3, must be at most 2"),
+            Err("byte 0: size of ENUM is 3, expected at most 2"),
         );
-        check(&column(254, &[248, 8]).unwrap(), &[0; 9], Err("byte 0: size of SET is 9, must be at most 8"));
+        check(&column(254, &[248, 8]).unwrap(), &[0; 9], Err("byte 0: size of SET is 9, expected at most 8"));
         check(&column(5, &[8]).unwrap(), &[0; 4], Err("byte 0: size of the value is 4, expected 8"));
         check(&column(13, &[]).unwrap(), &[0], Ok(Value::Year(0)));
         check(&column(13, &[]).unwrap(), &[255], Ok(Value::Year(2155)));

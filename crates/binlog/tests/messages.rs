@@ -64,7 +64,7 @@ fn a_changed_byte_is_found_in_its_field() {
     let rows = Event::WriteRows(rows(&[]));
     check(&rows, HEADER_SIZE + 8, 1, "byte 27: size of the extra fields is 1, expected 2 or more");
     let prepare = prepare(b"x");
-    check(&prepare, HEADER_SIZE + 5, 65, "byte 24: size of an XID's part is 65, must be at most 64");
+    check(&prepare, HEADER_SIZE + 5, 65, "byte 24: size of an XID's part is 65, expected at most 64");
 }
 
 #[test]
@@ -73,14 +73,14 @@ fn values_must_fit_their_fields() {
         assert_eq!(event.encode(&format(), &mut Vec::new()).unwrap_err().to_string(), expected);
     };
     let long = vec![b'x'; 65_536];
-    check(query(&long[..256], b"", b""), "size of the database's name is 256, must be at most 255");
-    check(query(b"d", &long, b""), "size of the session variables is 65536, must be at most 65535");
-    check(Event::WriteRows(rows(&long)), "size of the extra fields is 65538, must be at most 65535");
+    check(query(&long[..256], b"", b""), "size of the database's name is 256, expected at most 255");
+    check(query(b"d", &long, b""), "size of the session variables is 65536, expected at most 65535");
+    check(Event::WriteRows(rows(&long)), "size of the extra fields is 65538, expected at most 65535");
     let columns = ColumnSet { bits: &[3, 0] };
     check(Event::WriteRows(Rows { columns, ..rows(&[]) }), "columns has 2 bytes, expected 1");
-    check(prepare(&long[..65]), "size of an XID's part is 65, must be at most 64");
+    check(prepare(&long[..65]), "size of an XID's part is 65, expected at most 64");
     let context = context(&long[..256], b"");
-    check(context, "size of the server's UUID is 256, must be at most 255");
+    check(context, "size of the server's UUID is 256, expected at most 255");
     let mut server_version = [0; 50];
     server_version[..6].copy_from_slice(b"5.6.10");
     let description = FormatDescription {
@@ -120,17 +120,17 @@ fn values_of_four_gigabytes_do_not_fit() {
     let checkpoint = MariadbBinlogCheckpoint { file: &huge, rest: &[] };
     check(
         Event::MariadbBinlogCheckpoint(checkpoint),
-        "size of the file's name is 4294967296, must be at most 4294967295",
+        "size of the file's name is 4294967296, expected at most 4294967295",
     );
-    check(context(b"", &huge), "size of the snapshot version is 4294967296, must be at most 4294967295");
+    check(context(b"", &huge), "size of the snapshot version is 4294967296, expected at most 4294967295");
     check(
         Event::UserVar(UserVar { name: &huge, value: None }),
-        "size of a variable's name is 4294967296, must be at most 4294967295",
+        "size of a variable's name is 4294967296, expected at most 4294967295",
     );
     let value = UserVarValue { kind: 0, collation: 63, bytes: &huge, flags: &[] };
     check(
         Event::UserVar(UserVar { name: b"v", value: Some(value) }),
-        "size of a variable's value is 4294967296, must be at most 4294967295",
+        "size of a variable's value is 4294967296, expected at most 4294967295",
     );
 }
 

@@ -97,10 +97,10 @@ mod tests {
             let error = (0..5000).find_map(|_| maps.push(&raw).err()).unwrap();
             assert_eq!(error.to_string(), expected);
         };
-        check(0, "byte 19: number of table maps of one statement is 4097, must be at most 4096");
+        check(0, "byte 19: number of table maps of one statement is 4097, expected at most 4096");
         check(
             1 << 20,
-            "byte 19: size of the table maps of one statement is 67111232, must be at most 67108864",
+            "byte 19: size of the table maps of one statement is 67111232, expected at most 67108864",
         );
     }
 }

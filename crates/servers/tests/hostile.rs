@@ -238,7 +238,7 @@ fn invalid_answers_are_errors() {
     };
     query(&[], "the server closed the connection");
     query(&[b""], "number of columns");
-    query(&[b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff"], "must be at most 4096");
+    query(&[b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff"], "expected at most 4096");
     query(&[b"\x01"], "the server closed the connection");
     query(&[b"\x01", b""], "column definition");
     query(&[b"\x01", COLUMN, b""], "row");

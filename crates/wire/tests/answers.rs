@@ -212,7 +212,7 @@ fn invalid_results_are_refused() {
     no_result(&[b""], "number of columns: byte 0: expected 1 more bytes, found 0");
     no_result(
         &[b"\xfd\0\0\x01"],
-        "number of columns: byte 0: number of columns is 65536, must be at most 4096",
+        "number of columns: byte 0: number of columns is 65536, expected at most 4096",
     );
     let last = column.len() - 13;
     let mut longer = column.clone();

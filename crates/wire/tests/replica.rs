@@ -416,7 +416,7 @@ fn acknowledgements() {
     let error = SemiSyncAck::decode(&long).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "acknowledgement: byte 9: size of the file's name is 512, must be at most 511"
+        "acknowledgement: byte 9: size of the file's name is 512, expected at most 511"
     );
 }
 

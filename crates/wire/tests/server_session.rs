@@ -56,7 +56,7 @@ fn attributes_of_queries_are_skipped() {
     check(b"\x03", "command: byte 1: expected 1 more bytes, found 0");
     check(b"\x03\0\x02select 1", "command: byte 2: number of attribute sets is 2, expected 1");
     check(b"\x03\x01\x01\0\0select 1", "command: byte 4: flag of the types is 0, expected 1");
-    check(b"\x03\xfd\0\0\x01\x01", "command: byte 1: number of parameters is 65536, must be at most 65535");
+    check(b"\x03\xfd\0\0\x01\x01", "command: byte 1: number of parameters is 65536, expected at most 65535");
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn gtid_sets_have_or_lack_tags() {
     check(b"", "GTID set of COM_BINLOG_DUMP_GTID: byte 0: expected 8 more bytes, found 0");
     let torn = b"\x1e\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x09\0\0\0gtids";
     let error = ClientCommand::decode(torn).unwrap_err();
-    assert_eq!(error.to_string(), "command: byte 19: size of the set of GTIDs is 9, must be at most 5");
+    assert_eq!(error.to_string(), "command: byte 19: size of the set of GTIDs is 9, expected at most 5");
 }
 
 #[test]

@@ -363,11 +363,11 @@ mod tests {
             assert_eq!(decode(&body).unwrap_err().to_string(), expected);
         };
         check(0, 0x04, "byte 0: version of a tagged GTID's encoding is 2, expected 1");
-        check(1, 0x78, "byte 1: size of a tagged GTID is 60, must be at most 59");
+        check(1, 0x78, "byte 1: size of a tagged GTID is 60, expected at most 59");
         check(2, 26, "byte 2: a tagged GTID with an unknown mandatory field cannot be read");
         check(3, 2, "byte 3: field of a tagged GTID is 1, expected 0 (flags)");
         check(5, 4, "byte 5: field of a tagged GTID is 2, expected 1 (the source's UUID)");
-        check(7, 4, "byte 6: byte of a UUID is 265, must be at most 255");
+        check(7, 4, "byte 6: byte of a UUID is 265, expected at most 255");
         check(29, 6, "byte 29: field of a tagged GTID is 3, expected 2 (the transaction's number)");
         check(31, 8, "byte 31: field of a tagged GTID is 4, expected 3 (the tag)");
         check(33, b'-', "byte 32: an invalid tag cannot be read");
@@ -378,7 +378,7 @@ mod tests {
         check(55, 20, "byte 55: field of a tagged GTID is 10, expected 9 (the server's version)");
         assert_eq!(
             decode(&BODY[..58]).unwrap_err().to_string(),
-            "byte 1: size of a tagged GTID is 59, must be at most 58"
+            "byte 1: size of a tagged GTID is 59, expected at most 58"
         );
     }
 

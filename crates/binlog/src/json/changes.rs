@@ -231,7 +231,7 @@ mod tests {
             &[(REMOVE, "$.*", &[])],
             "byte 4: byte of a JSON path is 42, expected a path to a single place",
         );
-        check(&[(3, "$", NULL)], "byte 0: kind of a JSON change is 3, must be at most 2");
+        check(&[(3, "$", NULL)], "byte 0: kind of a JSON change is 3, expected at most 2");
     }
 
     #[test]

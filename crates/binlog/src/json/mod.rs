@@ -553,7 +553,7 @@ mod tests {
     #[test]
     fn corrupt_documents() {
         check(&[13], "byte 0: JSON type is 13, expected 0 to 12, or 15");
-        check(&[4, 3], "byte 1: JSON literal is 3, must be at most 2");
+        check(&[4, 3], "byte 1: JSON literal is 3, expected at most 2");
         check(&[4], "byte 1: expected 1 more bytes, found 0");
         check(&[12, 5, b'a'], "byte 2: expected 5 more bytes, found 1");
         check(
@@ -562,7 +562,7 @@ mod tests {
         );
         check(
             &[12, 0xff, 0xff, 0xff, 0xff, 0x7f],
-            "byte 1: size of a JSON string is 34359738367, must be at most 4294967295",
+            "byte 1: size of a JSON string is 34359738367, expected at most 4294967295",
         );
         check(&[2, 1, 0, 99, 0, 4, 1, 0], "byte 1: expected 99 more bytes, found 7");
         check(&[2, 9, 0, 7, 0, 4, 1, 0], "byte 1: expected 31 more bytes, found 7");
@@ -585,7 +585,7 @@ mod tests {
     #[test]
     fn depth_is_limited() {
         check(&nested(100), &format!("{}{}", "[".repeat(100), "]".repeat(100)));
-        check(&nested(101), "byte 701: depth of a JSON document is 101, must be at most 100");
+        check(&nested(101), "byte 701: depth of a JSON document is 101, expected at most 100");
     }
 
     /// Offsets that point back, or twice to the same position, could make the text of a short document endless.

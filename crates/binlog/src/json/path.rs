@@ -28,7 +28,11 @@ pub(super) fn parse(path: &[u8], offset: usize) -> Result<Vec<JsonPathLeg>, Deco
     while !cursor.is_empty() {
         if legs.len() == PATH_LEGS_MAX {
             let (found, max) = (PATH_LEGS_MAX as u64 + 1, PATH_LEGS_MAX as u64);
-            return Err(cursor.error(DecodeReason::OutOfRange { field: "steps of a JSON path", found, max }));
+            return Err(cursor.error(DecodeReason::OutOfRange {
+                field: "number of steps of a JSON path",
+                found,
+                max,
+            }));
         }
         legs.push(match peek(&cursor) {
             Some(b'.') => name(&mut cursor)?,
@@ -204,6 +208,6 @@ mod tests {
         let path = |steps: usize| format!("${}", "[0]".repeat(steps));
         assert_eq!(parse(path(100).as_bytes(), 0).unwrap().len(), 100);
         let error = parse(path(101).as_bytes(), 7).unwrap_err().to_string();
-        assert_eq!(error, "byte 308: steps of a JSON path is 101, must be at most 100");
+        assert_eq!(error, "byte 308: number of steps of a JSON path is 101, expected at most 100");
     }
 }

@@ -265,5 +265,5 @@ fn limits_apply_to_pieces() {
         }
     };
     assert_eq!(count, 4);
-    assert!(error.contains("event size is 500019, must be at most 400000"), "{error}");
+    assert!(error.contains("event size is 500019, expected at most 400000"), "{error}");
 }

@@ -131,7 +131,7 @@ fn faults() {
     check(&log(&[format.clone(), query.clone(), small]), &[&format, &query], message);
     let mut large = query.clone();
     large[12] = 0x41;
-    let message = "binlog.000001 at 126: byte 9: event size is 1090519060, must be at most 1073741824";
+    let message = "binlog.000001 at 126: byte 9: event size is 1090519060, expected at most 1073741824";
     check(&log(&[format.clone(), large]), &[&format], message);
     let message =
         "binlog.000001 at 4: byte 4: event type is 2, expected 15 (a format description) as the first event";
