@@ -152,8 +152,7 @@ impl AppliedCheck {
                 true => Ok(head.origin.end <= saved.position),
                 false => Err(ReplayError::Refused(format!(
                     "{head} has no GTID, and the saved progress is of a different log from standard input: it is unknown \
-                     which of them is later. Give the logs as files, in order, or drop the table bintide.progress on \
-                     the target to apply all of this log"
+                     which of them is later. Give the logs as files, in order. {START_OVER}"
                 ))),
             };
         }
@@ -161,12 +160,15 @@ impl AppliedCheck {
             Ok(number) if head.origin.log_number == *number => Ok(head.origin.end <= saved.position),
             Ok(number) => Ok(head.origin.log_number < *number),
             Err(log) => Err(ReplayError::Refused(format!(
-                "{head} has no GTID, and the target's progress is at {saved}. Give {log} too, or drop the table \
-                 bintide.progress on the target to apply all"
+                "{head} has no GTID, and the target's progress is at {saved}. Give {log} too. {START_OVER}"
             ))),
         }
     }
 }
+
+/// Remedy if the saved progress does not belong to the logs.
+const START_OVER: &str =
+    "To apply all, first run bintide replay --forget --to TARGET (SQLite: delete the file)";
 
 /// Returns the error for a log in which the saved position is not between two transactions.
 fn another_log_error(saved: &SourcePosition, found: &str) -> ReplayError {

@@ -50,22 +50,25 @@ impl TransactionSelection {
         {
             return Err(stop_before_start());
         }
-        for bound in start.into_iter().chain(stop) {
-            if let SelectionBound::Position { log, position } = bound
+        let start_option = self.start.as_ref().map_or("", SelectionStart::option);
+        let stop_option = self.stop.as_ref().map_or("", SelectionStop::option);
+        for (option, bound) in [(start_option, start), (stop_option, stop)] {
+            if let Some(SelectionBound::Position { log, position }) = bound
                 && let Some(file) = logs.iter().find(|file| file.name() == *log)
             {
-                check_position(file, *position, keyring)?;
+                check_position(option, file, *position, keyring)?;
             }
         }
         if logs.contains(&ReplayLog::Stdin) {
             return Ok(());
         }
         let mut search = GtidSearch { logs, keyring, on_progress, bytes_read: 0 };
-        let mut find = |gtids: &GtidSet| match search.find_first(gtids)? {
-            GtidPosition::Absent => Err(missing_gtids(gtids)),
+        let mut find = |option, gtids: &GtidSet| match search.find_first(gtids)? {
+            GtidPosition::Absent => Err(missing_gtids(option, gtids)),
             position => Ok(position),
         };
-        let positions = (starts.map(&mut find).transpose()?, stops.map(&mut find).transpose()?);
+        let first = starts.map(|gtids| find(start_option, gtids)).transpose()?;
+        let positions = (first, stops.map(|gtids| find(stop_option, gtids)).transpose()?);
         if let (Some(GtidPosition::At(start)), Some(GtidPosition::At(stop))) = positions {
             let takes_first = matches!(
                 (&self.start, &self.stop),
@@ -103,12 +106,17 @@ fn open_log(log: &ReplayLog, keyring: Option<&Arc<Keyring>>) -> Result<Option<Lo
     }))
 }
 
-fn check_position(log: &ReplayLog, position: u64, keyring: Option<&Arc<Keyring>>) -> Result<(), ReplayError> {
+fn check_position(
+    option: &str,
+    log: &ReplayLog,
+    position: u64,
+    keyring: Option<&Arc<Keyring>>,
+) -> Result<(), ReplayError> {
     let Ok(Some(mut reader)) = open_log(log, keyring) else { return Ok(()) };
     if let (ReplayLog::File(path), Ok(Some(size))) = (log, reader.size())
         && let Some(positions) = RewritePositions::open(path, size)?
     {
-        return check_original_position(reader, positions, position);
+        return check_original_position(option, reader, positions, position);
     }
     if !matches!(reader.next_event(), Ok(ReadOutcome::Some(_))) || position < reader.position() {
         return Ok(());
@@ -122,6 +130,7 @@ fn check_position(log: &ReplayLog, position: u64, keyring: Option<&Arc<Keyring>>
 /// Checks a position in the source's log, for a log that was rewritten since: an event must start or end there. A
 /// position in the rewritten file would select other transactions.
 fn check_original_position(
+    option: &str,
     mut reader: LogReader,
     mut positions: RewritePositions,
     position: u64,
@@ -144,7 +153,7 @@ fn check_original_position(
     }
     let log = reader.name();
     Err(ReplayError::Refused(format!(
-        "start or stop not found: bintide compress or decompress has rewritten {log}, and no event of the source's log \
+        "{option}: bintide compress or decompress has rewritten {log}, and no event of the source's log \
          is known to start at {position}. Give a position of the source's log: the file positions.LOG in the directory of \
          the log lists where its transactions start"
     )))

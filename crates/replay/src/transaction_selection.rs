@@ -46,6 +46,18 @@ pub enum SelectionStart {
     AfterGtid(GtidSet),
 }
 
+impl SelectionStart {
+    /// Returns the command-line option.
+    pub(crate) const fn option(&self) -> &'static str {
+        match self {
+            Self::At(SelectionBound::Position { .. }) => "--start-position",
+            Self::At(SelectionBound::Time(_)) => "--start-datetime",
+            Self::AtGtid(_) => "--start-gtid",
+            Self::AfterGtid(_) => "--start-after-gtid",
+        }
+    }
+}
+
 /// Stop of a selection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SelectionStop {
@@ -55,6 +67,18 @@ pub enum SelectionStop {
     BeforeGtid(GtidSet),
     /// After the first transaction of this set.
     AfterGtid(GtidSet),
+}
+
+impl SelectionStop {
+    /// Returns the command-line option.
+    pub(crate) const fn option(&self) -> &'static str {
+        match self {
+            Self::At(SelectionBound::Position { .. }) => "--stop-position",
+            Self::At(SelectionBound::Time(_)) => "--stop-datetime",
+            Self::BeforeGtid(_) => "--stop-gtid",
+            Self::AfterGtid(_) => "--stop-after-gtid",
+        }
+    }
 }
 
 /// Transactions after a stop by time that the source committed before that time.
@@ -127,21 +151,19 @@ impl TransactionSelector {
     /// Fails if a position is in a log that is not in `log_names`.
     pub fn new(selection: &TransactionSelection, log_names: &[String]) -> Result<Self, ReplayError> {
         let stop = selection.stop.as_ref().and_then(|stop| match stop {
-            SelectionStop::At(bound) => Some(bound),
+            SelectionStop::At(bound) => Some((stop.option(), bound)),
             _ => None,
         });
         let start = selection.start.as_ref().and_then(|start| match start {
-            SelectionStart::At(bound) => Some(bound),
+            SelectionStart::At(bound) => Some((start.option(), bound)),
             _ => None,
         });
-        for bound in start.into_iter().chain(stop) {
+        for (option, bound) in start.into_iter().chain(stop) {
             if let SelectionBound::Position { log, .. } = bound
                 && !log_names.contains(log)
             {
                 let names = log_names.join(", ");
-                return Err(ReplayError::Refused(format!(
-                    "start or stop not found: {log} is not among the logs ({names})"
-                )));
+                return Err(ReplayError::Refused(format!("{option}: {log} is not among the logs ({names})")));
             }
         }
         let (selection, log_names) = (selection.clone(), log_names.to_vec());
@@ -175,8 +197,10 @@ impl TransactionSelector {
     /// Fails if the logs do not contain the GTID to stop at, or contain the stop before the start.
     pub fn finish(&self) -> Result<(), ReplayError> {
         match &self.selection.stop {
-            Some(SelectionStop::BeforeGtid(gtids) | SelectionStop::AfterGtid(gtids)) if !self.is_stopped => {
-                Err(missing_gtids(gtids))
+            Some(stop @ (SelectionStop::BeforeGtid(gtids) | SelectionStop::AfterGtid(gtids)))
+                if !self.is_stopped =>
+            {
+                Err(missing_gtids(stop.option(), gtids))
             }
             _ if self.is_stopped && self.started.is_none() && self.names_start() => Err(stop_before_start()),
             _ => Ok(()),
@@ -247,9 +271,9 @@ pub(crate) fn stop_before_start() -> ReplayError {
     )
 }
 
-/// Returns the error for GTIDs that none of the logs has.
-pub(crate) fn missing_gtids(gtids: &GtidSet) -> ReplayError {
-    ReplayError::Refused(format!("start or stop not found: the logs contain no transaction of {gtids}"))
+/// Returns the error for GTIDs of a command-line option that none of the logs has.
+pub(crate) fn missing_gtids(option: &str, gtids: &GtidSet) -> ReplayError {
+    ReplayError::Refused(format!("{option}: the logs contain no transaction of {gtids}"))
 }
 
 fn is_at_or_after(bound: &SelectionBound, head: &TransactionHead, log_names: &[String]) -> bool {
@@ -369,6 +393,6 @@ mod tests {
             ..TransactionSelection::default()
         };
         let error = TransactionSelector::new(&selection, &["b.1".to_owned()]).unwrap_err().to_string();
-        assert_eq!(error, "start or stop not found: b.3 is not among the logs (b.1)");
+        assert_eq!(error, "--start-position: b.3 is not among the logs (b.1)");
     }
 }

@@ -72,10 +72,7 @@ impl GroupApplier {
         for _ in 0..RETRIES_MAX {
             match self.try_apply(group) {
                 Err(failure) if failure.kind == TargetFailureKind::Locked && can_be_undone(group) => {
-                    let transaction = || group.head.to_string();
-                    self.session
-                        .rollback()
-                        .map_err(|failure| ReplayError::Apply { transaction: transaction(), failure })?;
+                    self.session.rollback().map_err(|failure| apply_error(&group.head, failure))?;
                     self.tally.retries += 1;
                     may_continue()?;
                     std::thread::sleep(pause);
@@ -217,14 +214,19 @@ pub(super) fn name_failed_member(
         _ => None,
     };
     match (found, group.members.last()) {
-        (Some((head, failure)), _) => ReplayError::Apply { transaction: head.to_string(), failure },
-        (None, None) => ReplayError::Apply { transaction: group.head.to_string(), failure },
+        (Some((head, failure)), _) => apply_error(head, failure),
+        (None, None) => apply_error(&group.head, failure),
         (None, Some(last)) => {
             let transaction =
                 format!("the {} transactions from {} to {}", group.transactions, group.head, last.head);
-            ReplayError::Apply { transaction, failure }
+            ReplayError::Apply { transaction, has_gtid: group.head.gtid().is_some(), failure }
         }
     }
+}
+
+/// Returns the error for a transaction that the target refused.
+fn apply_error(head: &TransactionHead, failure: TargetFailure) -> ReplayError {
+    ReplayError::Apply { transaction: head.to_string(), has_gtid: head.gtid().is_some(), failure }
 }
 
 fn find_refused<'g>(

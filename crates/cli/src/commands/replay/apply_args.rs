@@ -38,8 +38,8 @@ pub(super) struct ApplyArgs {
     /// otherwise 16]
     #[arg(long, value_name = "COUNT", value_parser = number_within(NonZeroUsize::MIN..=WORKERS_MAX))]
     workers: Option<NonZeroUsize>,
-    /// Transactions that may be applied in parallel [default: writeset with --commit-order grouped, otherwise
-    /// logical-clock]
+    /// Transactions that may be applied in parallel. With --commit-order grouped: only writeset, database or none
+    /// [default: writeset with --commit-order grouped, otherwise logical-clock]
     #[arg(long, value_enum, value_name = "MODE")]
     parallel: Option<ParallelOption>,
     /// Approximate maximum memory, such as 300M or 2G. Larger transactions wait in a temporary file.

@@ -18,7 +18,7 @@ use crate::commands::replay::checks::{self, AllowArgs};
 use crate::commands::replay::dry_run_text;
 use crate::commands::replay::replay_outcome;
 use crate::commands::replay::target::TargetAddress;
-use crate::commands::replay::time_estimate::TimeEstimate;
+use crate::commands::replay::time_estimate::{ESTIMATE_LIMITS, TimeEstimate};
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
@@ -210,7 +210,7 @@ fn document(report: &DryRunReport) -> Value {
             "seconds": estimate.total().as_secs_f64(),
             "reading": estimate.reading.as_secs_f64(),
             "applying": estimate.applying.as_secs_f64(),
-            "basis": estimate.basis(),
+            "basis": format!("{}. {ESTIMATE_LIMITS}", estimate.figures().join("; ")),
         },
     })
 }

@@ -7,6 +7,7 @@ use replay::{Parallelism, RowChanges};
 
 use crate::commands::replay::dry_run::{DryRunFinding, DryRunReport};
 use crate::commands::replay::replay_outcome::{self, SearchedLogs};
+use crate::commands::replay::time_estimate::ESTIMATE_LIMITS;
 use crate::screen::{ReportStyle, table_lines, visible};
 use crate::units::{bytes, count, counted, duration, share};
 
@@ -15,9 +16,10 @@ const TABLES_SHOWN: usize = 20;
 
 /// Returns the whole report.
 pub(super) fn text(report: &DryRunReport, style: ReportStyle) -> String {
+    let parallelism_title = format!("Parallelism (--parallel {})", mode(report.options.mode));
     style.sections(&[
         ("Work", to_do(report, style)),
-        ("Parallelism", parallelism(report, style)),
+        (parallelism_title.as_str(), parallelism(report, style)),
         ("Row changes", row_changes(report, style)),
         ("Failed checks", obstacles(report)),
         ("Time", time(report)),
@@ -59,8 +61,7 @@ fn to_do(report: &DryRunReport, style: ReportStyle) -> String {
 
 fn parallelism(report: &DryRunReport, style: ReportStyle) -> String {
     let plan = &report.plan;
-    let by = mode(report.options.mode);
-    let mut table = style.table(&[by, ">count", ">longest chain", ">average parallelism"]);
+    let mut table = style.table(&["unit", ">count", ">longest chain", ">average parallelism"]);
     let mut row = |name: &str, width: Parallelism| {
         let average = format!("{:.1}", width.average());
         table.add_row([name.to_owned(), count(width.count), count(width.chain), average]);
@@ -137,5 +138,5 @@ fn obstacles(report: &DryRunReport) -> String {
 
 fn time(report: &DryRunReport) -> String {
     let estimate = &report.estimate;
-    format!("about {}: {}\n", duration(estimate.total()), estimate.basis())
+    format!("about {}\n{}\n{ESTIMATE_LIMITS}\n", duration(estimate.total()), estimate.figures().join("\n"))
 }

@@ -338,12 +338,19 @@ fn add_advice(error: replay::ReplayError) -> CommandFailure {
             ))
         }
         // A retry fails again, until the cause is removed.
-        replay::ReplayError::Apply { failure, .. } if failure.kind == TargetFailureKind::Refused => {
-            Some(ErrorAdvice(
-                "committed transactions are kept; to resume, remove the cause and run the same command again, or \
-                 exclude this transaction: give its GTID to --exclude-gtids in this and all later runs. If it has no \
-                 MySQL GTID, start after it with --start-position",
-            ))
+        replay::ReplayError::Apply { failure, has_gtid, .. }
+            if failure.kind == TargetFailureKind::Refused =>
+        {
+            Some(ErrorAdvice(match has_gtid {
+                true => {
+                    "committed transactions are kept; remove the cause, or skip the transaction with --exclude-gtids \
+                     GTID in this and all later runs, and run the command again"
+                }
+                false => {
+                    "committed transactions are kept; remove the cause, or start after the transaction with \
+                     --start-position, and run the command again"
+                }
+            }))
         }
         replay::ReplayError::Apply { .. } | replay::ReplayError::Target { .. } => {
             Some(ErrorAdvice("committed transactions are kept; to resume, run the same command again"))

@@ -24,8 +24,8 @@ use crate::interrupt;
 pub(super) struct ReplaySourceArgs {
     /// Apply a running server's logs as the server writes them, until Ctrl-C: mysql://USER@HOST:PORT/, as for --to. The
     /// connection options of this server have the prefix --source-, such as --source-ssl-ca. The logs are received into
-    /// --relay, and applied from there. If given several times: when the source is lost, the next server that has all
-    /// transactions in --relay replaces it (MySQL with GTIDs only). Also accepts a directory of logs, as --follow does.
+    /// --relay, and applied from there. Repeatable: when the source is lost, the next server that has all transactions
+    /// in --relay replaces it (MySQL with GTIDs only). Also accepts a directory of logs, as --follow does.
     #[arg(
         long,
         value_name = "SOURCE",

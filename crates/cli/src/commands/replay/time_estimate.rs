@@ -35,6 +35,10 @@ pub(super) struct TimeEstimate {
     busy: f64,
 }
 
+/// Limits of the estimate.
+pub(super) const ESTIMATE_LIMITS: &str =
+    "The times of changes and commits are assumed for two cores; other machines and tables differ";
+
 impl TimeEstimate {
     pub(super) fn new(
         plan: &ReplayPlan,
@@ -58,22 +62,17 @@ impl TimeEstimate {
         self.reading.max(self.applying)
     }
 
-    /// Returns the basis of the estimate.
-    pub(super) fn basis(&self) -> String {
+    /// Returns the basis of the estimate: numbers and times.
+    pub(super) fn figures(&self) -> [String; 4] {
         let TimeCosts { row, commit, alone } = self.costs;
         let cost = |micros: f64| units::duration(Duration::from_micros(micros as u64));
-        format!(
-            "{} at {} each, shared by {:.1} workers, {} at {}, and {} transactions that run alone at {} \
-             (assumptions for two cores); reading the logs takes {}. Other machines and tables differ",
-            units::counted(self.rows, "row change"),
-            cost(row),
-            self.busy,
-            units::counted(self.commits, "commit"),
-            cost(commit),
-            units::count(self.alone),
-            cost(alone),
-            units::duration(self.reading),
-        )
+        let rows = units::count(self.rows);
+        [
+            format!("row changes: {rows} at {} each, shared by {:.1} workers", cost(row), self.busy),
+            format!("commits: {} at {} each", units::count(self.commits), cost(commit)),
+            format!("transactions that run alone: {} at {} each", units::count(self.alone), cost(alone)),
+            format!("reading the logs: {}", units::duration(self.reading)),
+        ]
     }
 }
 
@@ -119,6 +118,6 @@ mod tests {
         check(4, 51, rows / 2.0);
         check(4, 2, rows / 4.0);
         assert_eq!(estimate(4, 2, 100).total(), Duration::from_secs(100));
-        assert!(estimate(4, 51, 0).basis().starts_with("100,000 row changes at "));
+        assert!(estimate(4, 51, 0).figures()[0].starts_with("row changes: 100,000 at "));
     }
 }
