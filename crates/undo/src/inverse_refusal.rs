@@ -47,7 +47,7 @@ pub enum InverseRefusal {
         columns: String,
     },
     /// Extra fields of an event whose inverse is unknown.
-    #[error("its rows events have extra fields of an unknown type")]
+    #[error("its row events have extra fields of an unknown type")]
     ExtraFields,
     /// A document that is too large for its column.
     #[error("column {column} has a document that does not fit its type")]

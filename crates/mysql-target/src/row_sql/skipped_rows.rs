@@ -54,7 +54,7 @@ impl SkippedRows {
         match self.rows.len() <= ROWS_MAX {
             true => Ok(()),
             false => Err(TargetFailure::refused(format!(
-                "more than {ROWS_MAX} rows have other values than after the undone changes"
+                "the changes of more than {ROWS_MAX} rows cannot be undone"
             ))),
         }
     }

@@ -211,10 +211,7 @@ fn partitions_are_swapped() {
     event.extra = Some(&[1, 5, 0, 6, 0]);
     assert_eq!(inverse(&[], &event).unwrap().extra, [1, 6, 0, 5, 0]);
     event.extra = Some(&[9]);
-    assert_eq!(
-        inverse(&[], &event).unwrap_err(),
-        "d.t: its rows events have extra fields of an unknown type"
-    );
+    assert_eq!(inverse(&[], &event).unwrap_err(), "d.t: its row events have extra fields of an unknown type");
 }
 
 /// Any row: INT, VARCHAR and JSON, which may be NULL.

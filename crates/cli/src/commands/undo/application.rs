@@ -130,14 +130,8 @@ fn write_rows(
 }
 
 fn refusal(count: u64) -> CommandFailure {
-    let error =
-        anyhow!("{} other values than after the undone changes: nothing was changed", rows_have(count));
+    let error = anyhow!("the changes of {} cannot be undone: nothing was changed", counted(count, "row"));
     CommandFailure::Failed(error.context(ErrorAdvice("use --skip-changed to undo the other changes")))
-}
-
-fn rows_have(count: u64) -> String {
-    let verb = if count == 1 { "has" } else { "have" };
-    format!("{} {verb}", counted(count, "row"))
 }
 
 fn commit_failure(failure: TargetFailure) -> CommandFailure {

@@ -73,6 +73,9 @@ Examples:
   Apply the new log with mysql; --skip-gtids lets the server assign GTIDs:
       mysqlbinlog --skip-gtids undo.binlog | mysql
 
+At least one of --gtid, --start-…, --stop-…, --table, --database and --where is
+required.
+
 The new log contains one transaction for each undone transaction, the last one
 first. It restores rows as they were before the first undone change. If other
 transactions changed a row later, applying the log fails or overwrites the later
@@ -106,7 +109,7 @@ struct UndoOutputArgs {
     /// File for the new log or SQL script. It must not exist [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     result_file: Option<PathBuf>,
-    /// Write a log with compressed transactions, at this zstd level from 1 to 22 [default level: 3]
+    /// With -r: write a log with compressed transactions, at this zstd level from 1 to 22 [default level: 3]
     #[arg(
         long,
         value_name = "LEVEL",
@@ -127,11 +130,11 @@ struct UndoOutputArgs {
     /// column names.
     #[arg(long, value_name = "TARGET")]
     to: Option<String>,
-    /// Skip rows that were changed again later, and undo the other changes. Without this option, nothing is changed if
-    /// a row has other values.
+    /// With --to: skip rows that were changed again later, and undo the other changes. Without this option, nothing is
+    /// changed if a row has other values.
     #[arg(long, conflicts_with = "sql")]
     skip_changed: bool,
-    /// Print the result of --to as JSON.
+    /// With --to: print the result as JSON.
     #[arg(long, conflicts_with = "sql")]
     json: bool,
     #[command(flatten)]
@@ -193,6 +196,7 @@ pub(crate) fn run(command: &UndoArgs, global: &GlobalArgs) -> CommandResult {
         )));
     };
     let inverse = Inverse { log: collector.into_log(), format, counts };
+    let result = if matches!(destination, UndoDestination::Script(_)) { "script" } else { "log" };
     match destination {
         UndoDestination::Log => match (&command.output.result_file, command.output.compress) {
             (Some(path), Some(level)) => compressed_log::write(inverse, level, path)?,
@@ -216,7 +220,7 @@ pub(crate) fn run(command: &UndoArgs, global: &GlobalArgs) -> CommandResult {
         }
     }
     if !interrupt::is_stop_requested() {
-        info!("{}", summary(&counts));
+        info!("{}", inverted_text(&counts, result));
     }
     Ok(CommandVerdict::Success)
 }
@@ -491,6 +495,14 @@ impl WriteFailure {
             Self::Inverse(error) => CommandFailure::Failed(error),
         }
     }
+}
+
+/// Returns the message for a new log or script.
+fn inverted_text(counts: &InverseCounts, result: &str) -> String {
+    let rows = [(counts.deleted, "deletes"), (counts.updated, "updates"), (counts.inserted, "inserts")];
+    let rows = rows.iter().filter(|(count, _)| *count > 0);
+    let rows: Vec<String> = rows.map(|(count, verb)| format!("{verb} {}", counted(*count, "row"))).collect();
+    format!("inverted {}: the new {result} {}", counted(counts.transactions, "transaction"), rows.join(", "))
 }
 
 fn summary(counts: &InverseCounts) -> String {

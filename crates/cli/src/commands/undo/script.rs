@@ -73,7 +73,8 @@ pub(super) fn write(
     let count = counted(inverse.counts.transactions, "transaction");
     writeln!(
         out,
-        "-- The inverse of {count}. Rows that were changed since are not found and stay as they are."
+        "-- The inverse of {count}. Rows that were changed since are not found and stay as they are, unless a later\n\
+         -- change restored values that an undone change wrote (--to does not change these rows either)."
     )?;
     if columns == ScriptColumns::OfLog {
         writeln!(

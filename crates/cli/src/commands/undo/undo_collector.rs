@@ -163,7 +163,7 @@ impl<'c> UndoCollector<'c> {
 const STATEMENT_LENGTH_MAX: usize = 100;
 
 /// Reason to refuse a transaction of MariaDB.
-const FROM_MARIADB: &str = "the log is from a MariaDB server: use MariaDB's mysqlbinlog --flashback";
+const FROM_MARIADB: &str = "the log is from a MariaDB server: use mariadb-binlog --flashback";
 
 fn refused(head: &TransactionHead, why: &str) -> CommandFailure {
     CommandFailure::Failed(anyhow!("cannot undo {head}: {why}"))
