@@ -22,6 +22,10 @@ use crate::exit::{CommandFailure, ErrorAdvice};
 pub(crate) const FILES_HELP: &str = "Logs: files, directories, index files or archives. For a directory, its index file \
     determines the logs and their order";
 
+/// Help for the LOG arguments of commands that accept neither standard input nor archives.
+pub(crate) const LOG_FILES_HELP: &str = "Logs: files, directories or index files. For a directory, its index file \
+    determines the logs and their order";
+
 /// Options that name the logs to read.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct LogArgs {
@@ -315,9 +319,7 @@ pub(crate) const fn is_torn_after_format(error: &logs::LogError) -> bool {
 
 /// Returns the error for a log without any event, not even a format description.
 pub(crate) fn no_events_error(log: &str) -> String {
-    format!(
-        "{log} has no events: the file is empty or torn at its start. Leave it out, or give the complete log"
-    )
+    format!("{log} has no events; it is empty or torn at its start: omit it, or give the complete log")
 }
 
 /// Adds a remedy to the error, if one is known.

@@ -221,7 +221,7 @@ fn a_file_without_events_is_an_error() {
         let path = path.to_str().unwrap();
         let output = bintide(&["advise", path]);
         let expected = format!(
-            "bintide: {path} has no events: the file is empty or torn at its start. Leave it out, or give the complete log\n"
+            "bintide: {path} has no events; it is empty or torn at its start: omit it, or give the complete log\n"
         );
         assert_eq!(String::from_utf8_lossy(&output.stderr), expected);
         assert_eq!(output.status.code(), Some(1), "{name}");

@@ -114,9 +114,9 @@ fn tables_of_stats() {
     let table = "\
 Tables
 
- table        inserted   updated   deleted   rows events     bytes     share
-─────────────────────────────────────────────────────────────────────────────
- rotation.t          6         5         5             8   16.0 kB   100.0 %
+ table        inserted   updated   deleted   row events     bytes     share
+────────────────────────────────────────────────────────────────────────────
+ rotation.t          6         5         5            8   16.0 kB   100.0 %
 ";
     assert!(text.contains(table), "{text}");
     let sizes = "\
@@ -178,7 +178,7 @@ fn verdicts_and_exit_codes() {
 
 #[test]
 fn empty_and_duplicate_logs_are_reported() {
-    let nothing = "bintide: /dev/null has no events: the file is empty or torn at its start. Leave it out, or give the complete log\n";
+    let nothing = "bintide: /dev/null has no events; it is empty or torn at its start: omit it, or give the complete log\n";
     check(&["stats", "--rows", "/dev/null"], 1, "", nothing);
     let twice = "bintide: ./rotation/binlog.000006 is given more than once: it is read once\n";
     let output = bintide(&["stats", "--rows", "rotation", "./rotation/binlog.000006"]);

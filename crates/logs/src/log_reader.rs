@@ -131,7 +131,7 @@ impl fmt::Display for TornEvent {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { offset, found, expected, in_use } = self;
         match (offset, found) {
-            (0, 0) => out.write_str("is empty")?,
+            (0, 0) => out.write_str("is empty: omit it, or give the complete log")?,
             (0, _) => write!(out, "is torn at its start: it has {found} bytes")?,
             (4, 0) => out.write_str("has no events: it contains only the magic number of a binary log")?,
             _ => write!(out, "is torn at {offset}: it has {found} bytes of an event of at least {expected}")?,
@@ -988,7 +988,7 @@ mod tests {
         let log =
             std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/xa.binlog")).unwrap();
         for (size, expected) in [
-            (0, "log is empty"),
+            (0, "log is empty: omit it, or give the complete log"),
             (3, "log is torn at its start: it has 3 bytes"),
             (4, "log has no events: it contains only the magic number of a binary log"),
             (10, "log is torn at 4: it has 6 bytes of an event of at least 19"),

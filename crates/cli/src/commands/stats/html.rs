@@ -29,7 +29,7 @@ pub(crate) fn render(report: &StatsReport, zone: &TimeZone, count_max: usize) ->
         ("Totals", summary(report, directory, zone)),
         ("Over time: transactions", rate(&report.rate, zone, |counts| counts.transactions, count)),
         ("Over time: bytes before compression", rate(&report.rate, zone, |counts| counts.bytes, bytes)),
-        ("Tables, by bytes of rows events", tables(&report.tables)),
+        ("Tables, by bytes of row events", tables(&report.tables)),
     ];
     for each in &report.by {
         let table = BreakdownTable::new(each, zone, count_max);

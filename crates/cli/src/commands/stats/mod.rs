@@ -66,7 +66,7 @@ pub(crate) struct StatsArgs {
     /// Write an HTML page with charts to this file; it needs no other files. `-` is standard output.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "rows"])]
     html: Option<PathBuf>,
-    /// Number of the largest and of the longest transactions to list.
+    /// Length of the lists of largest and longest transactions, and of the groups of --by.
     #[arg(long, value_name = "COUNT", default_value_t = 10, value_parser = parse_number::<usize>)]
     top: usize,
     /// Also count by this property; separate several with commas [default: none; if transactions or tables are

@@ -105,7 +105,7 @@ fn totals(report: &StatsReport, style: ReportStyle, zone: &TimeZone) -> String {
     };
     line("transactions", count(totals.transactions) + &saved);
     if totals.transactions_incomplete > 0 {
-        line("", format!("{} more are incomplete", count(totals.transactions_incomplete)));
+        line("", format!("and {}", counted(totals.transactions_incomplete, "incomplete transaction")));
     }
     line("bytes", size_line(report));
     line(
@@ -180,7 +180,7 @@ fn tables(report: &StatsReport, style: ReportStyle) -> String {
     if report.tables.is_empty() {
         return String::new();
     }
-    let columns = ["table", ">inserted", ">updated", ">deleted", ">rows events", ">bytes", ">share"];
+    let columns = ["table", ">inserted", ">updated", ">deleted", ">row events", ">bytes", ">share"];
     let mut table = style.table(&columns);
     let whole: u64 = report.tables.iter().map(TableAmounts::bytes).sum();
     let mut add = |name: String, rows: [u64; 3], events: u64, size: u64| {
