@@ -24,7 +24,7 @@ use crate::exit::{CommandFailure, CommandResult, CommandVerdict, ErrorAdvice};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
 use crate::json_document::write_document;
-use crate::log_args::{FILES_HELP, InputLocation, InputLogs, LogArgs, add_advice};
+use crate::log_args::{InputLocation, InputLogs, LOG_FILES_HELP, LogArgs, add_advice};
 use crate::output_directory::create_directory;
 use crate::progress::ByteProgress;
 use crate::screen::{self, ReportStyle};
@@ -45,8 +45,8 @@ Examples:
 
 A compressed log is still a binary log: mysqlbinlog and replicas of MySQL 8.0.20
 and later can read it. Owner, mode and modification time do not change. The file
-positions.FILE beside each log has a line for each transaction with its old and
-its new position (positions.FILE.2 and so on if that name exists).
+positions.LOG beside each log has a line for each transaction with its old and
+its new position (positions.LOG.2 and so on if that name exists).
 You can interrupt compress at any time and run it again: it skips finished logs.";
 
 pub(crate) const DECOMPRESS_EXAMPLES: &str = "\
@@ -60,7 +60,7 @@ If the server wrote the log uncompressed, decompress restores it byte for byte."
 
 /// Arguments of `bintide compress`.
 #[derive(Args, Debug)]
-#[command(mut_arg("logs", |arg| arg.help(FILES_HELP)))]
+#[command(mut_arg("logs", |arg| arg.help(LOG_FILES_HELP)))]
 pub(crate) struct CompressArgs {
     #[command(flatten)]
     inputs: LogArgs,
@@ -78,8 +78,8 @@ pub(crate) struct CompressArgs {
     /// Also recompress transactions that are compressed already.
     #[arg(long)]
     recompress: bool,
-    /// Do not compress transactions whose payload event would exceed this size in bytes. Use the replicas'
-    /// replica_max_allowed_packet.
+    /// Maximum size of a compressed transaction (Transaction_payload event) in bytes; larger ones stay uncompressed. Use
+    /// the replicas' replica_max_allowed_packet.
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 30, value_parser = parse_number::<u32>)]
     event_size_max: u32,
     /// Also compress logs of servers before 8.0.20: replace their format description with one that supports
@@ -90,7 +90,8 @@ pub(crate) struct CompressArgs {
 
 /// Arguments of `bintide decompress`.
 #[derive(Args, Debug)]
-#[command(mut_arg("logs", |arg| arg.help(FILES_HELP)))]
+#[command(mut_arg("logs", |arg| arg.help(LOG_FILES_HELP)))]
+#[command(mut_arg("memory", |arg| arg.help("Maximum memory, such as 300M or 2G [default: 300M]")))]
 pub(crate) struct DecompressArgs {
     #[command(flatten)]
     inputs: LogArgs,
@@ -140,6 +141,8 @@ enum RewriteEnd {
     Rewritten(Box<FileReport>),
     /// A server still writes to the log.
     InUse,
+    /// The log has the in-use flag, and no process is known to write to it.
+    FlaggedInUse,
     /// A server may still write to the log: the format description has the in-use flag, and not all processes are
     /// visible.
     PerhapsInUse,
@@ -258,8 +261,10 @@ fn plan(
         units::bytes(plan.memory_needed)
     );
     if plan.memory_needed > memory && common.memory.is_some() {
+        let alternative =
+            if matches!(action, RewriteAction::Compress(_)) { ", or lower --level" } else { "" };
         return Err(CommandFailure::NotStarted(anyhow!(
-            "{need}, and --memory allows {}: increase --memory, or lower --level",
+            "{need}, and --memory allows {}: increase --memory{alternative}",
             units::bytes(memory)
         )));
     }
@@ -341,8 +346,8 @@ fn targets(
     let resolved = |target: &PathBuf| target.canonicalize().unwrap_or_else(|_| target.clone());
     match targets.iter().find(|target| !seen.insert(resolved(target))) {
         Some(twice) => Err(CommandFailure::NotStarted(anyhow!(
-            "two logs have the same target {}: give each log once",
-            twice.display()
+            "two logs are named {}: write them to different directories",
+            twice.file_name().unwrap_or_default().display()
         ))),
         None => Ok(targets),
     }
@@ -533,7 +538,7 @@ impl RewriteRun<'_> {
         let mut reader = self.found.open(location).map_err(add_advice)?;
         reader.next_event().map_err(add_advice)?;
         Ok(match (reader.in_use(), presence) {
-            (true, _) if !self.common.live => Some(RewriteEnd::InUse),
+            (true, _) if !self.common.live => Some(RewriteEnd::FlaggedInUse),
             (true, logs::WriterPresence::Unknown) => Some(RewriteEnd::PerhapsInUse),
             _ if self.newest.contains(path) => Some(RewriteEnd::NewestReceived),
             _ => None,
@@ -562,7 +567,7 @@ fn sum_tallies(all: &[LogRewrite]) -> RewriteTally {
 
 const fn outcome_text(end: &RewriteEnd) -> &'static str {
     match end {
-        RewriteEnd::InUse => "in use, skipped",
+        RewriteEnd::InUse | RewriteEnd::FlaggedInUse => "in use, skipped",
         RewriteEnd::PerhapsInUse => "perhaps in use, skipped",
         RewriteEnd::NewestReceived => "needed by bintide receive, skipped",
         RewriteEnd::TargetExists => "exists already, skipped",

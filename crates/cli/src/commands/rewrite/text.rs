@@ -14,6 +14,15 @@ pub(super) fn render(all: &[LogRewrite], style: ReportStyle) -> String {
     for LogRewrite { path, end } in all {
         let name = visible(&path.display().to_string());
         match end {
+            RewriteEnd::FlaggedInUse => table.add_row([
+                &name,
+                "",
+                "",
+                "",
+                "",
+                "",
+                "flagged as in use, skipped (after a crash: --live)",
+            ]),
             RewriteEnd::InUse
             | RewriteEnd::PerhapsInUse
             | RewriteEnd::NewestReceived
@@ -61,7 +70,7 @@ fn reasons(sum: &RewriteTally, style: ReportStyle) -> String {
     }
     for (reason, count) in [
         ("compression gains too little", sum.not_worth_it),
-        ("the payload event is too large", sum.too_large),
+        ("the compressed transaction is too large", sum.too_large),
     ] {
         if count > 0 {
             table.add_row([reason.to_owned(), units::count(count), String::new()]);
@@ -101,6 +110,7 @@ pub(super) fn json(all: &[LogRewrite]) -> Value {
         .iter()
         .map(|done| match &done.end {
             RewriteEnd::InUse
+            | RewriteEnd::FlaggedInUse
             | RewriteEnd::PerhapsInUse
             | RewriteEnd::NewestReceived
             | RewriteEnd::TargetExists => {
