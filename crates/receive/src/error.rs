@@ -112,7 +112,7 @@ pub enum ReceiveError {
     /// One of several sources is a MariaDB server.
     #[error(
         "a MariaDB server must be the only --from: its GTIDs name only the last transaction of each domain, so nothing \
-         shows whether another server has all stored transactions; give no other --from"
+         shows whether another server has all transactions of the directory; give no other --from"
     )]
     MariadbBesideOthers,
     /// The last log has no Previous_gtids event.

@@ -35,7 +35,7 @@ pub enum SourceRejection {
         uuid: String,
     },
     /// The server lacks stored transactions.
-    #[error("the server {uuid} lacks stored transactions: {lacking}")]
+    #[error("the server {uuid} lacks transactions that the directory has: {lacking}")]
     LacksTransactions {
         /// UUID of the server.
         uuid: String,
@@ -102,7 +102,7 @@ mod tests {
             Some("the server u has gtid_mode=OFF: another server can continue only with gtid_mode=ON"),
         );
         let candidate = SourceCandidate { uuid: "u".into(), gtid_mode: "ON".into(), executed: set("1-5") };
-        let lacks = "the server u lacks stored transactions: 5ea5ca5e-0001-4000-8000-000000000001:6-7";
+        let lacks = "the server u lacks transactions that the directory has: 5ea5ca5e-0001-4000-8000-000000000001:6-7";
         check_text(&candidate, &set("1-7"), Some(lacks));
         let none = "the server u cannot continue: another server needs GTIDs, but the stored logs have none";
         check_text(&candidate, &GtidSet::new(), Some(none));

@@ -70,13 +70,14 @@ impl SourceLogs {
 }
 
 impl LogReceiver {
-    /// Returns a message if the source lacks stored transactions; `None` also if the source cannot be queried.
+    /// Returns a message if the source lacks transactions of the directory; `None` also if the source cannot be queried.
     fn missing_transactions(&self, store: &StoreWriter) -> Option<String> {
         let executed = SourceCandidate::ask(self.address(), &self.options).ok()?.executed;
         let lacking = store.contents().ok()?.gtids.difference(&executed);
         let lacking = Some(lacking).filter(|lacking| !lacking.is_empty())?;
         Some(format!(
-            "the source lacks stored transactions: {lacking}; its logs were reset, or it was restored from a backup"
+            "the source lacks transactions that the directory has: {lacking} (its logs were reset, or it was restored \
+             from a backup)"
         ))
     }
 

@@ -22,10 +22,7 @@ pub enum RelayServerError {
         cause: io::Error,
     },
     /// Without accounts, only clients of the same machine may connect.
-    #[error(
-        "refused to listen on {address} without accounts: anyone who reaches this address could read the logs. Add an \
-         account, or listen on 127.0.0.1"
-    )]
+    #[error("refused to listen on {address} without accounts: every client would have the role admin")]
     NoAccounts {
         /// Address, as given.
         address: String,

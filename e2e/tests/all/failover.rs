@@ -201,7 +201,7 @@ fn lagging_replicas_are_waited_for() -> Result<()> {
     })?;
     first.kill()?;
     let mut lines = BufReader::new(receiving.stderr.take().context("standard error is not piped")?).lines();
-    let lacks = lines.find(|line| line.as_ref().is_ok_and(|line| line.contains("lacks stored transactions")));
+    let lacks = lines.find(|line| line.as_ref().is_ok_and(|line| line.contains("lacks transactions that")));
     lacks.context("the lagging replica was used")??;
     ensure!(Store::open(directory.path())?.logs().len() == 1, "a new log was started");
     second.sql("start replica sql_thread")?;

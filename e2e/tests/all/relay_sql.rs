@@ -630,7 +630,7 @@ fn the_source_is_changed_by_sql() -> Result<()> {
     relay.ask("STOP REPLICA")?;
     change(&format!("SOURCE_PORT={}, SOURCE_USER='root', SOURCE_PASSWORD=''", other.port()))?;
     relay.ask("START REPLICA")?;
-    wait_until("the error", || Ok(show("Last_IO_Error")?.contains("lacks stored transactions")))?;
+    wait_until("the error", || Ok(show("Last_IO_Error")?.contains("lacks transactions that")))?;
     relay.ask("STOP REPLICA")?;
     change(&format!("SOURCE_PORT={port}, SOURCE_USER='r', SOURCE_PASSWORD='secret'"))?;
     relay.ask("START REPLICA")?;

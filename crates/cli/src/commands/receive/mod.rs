@@ -96,16 +96,23 @@ pub(crate) struct ReceiveArgs {
     json: bool,
 }
 
+/// Help for `--change-tables`, which needs `--archive` here.
+#[cfg(all(feature = "archive", feature = "columns"))]
+const CHANGE_TABLES_HELP: &str = "With --archive: also write the row changes of each log into the archive, as change \
+    tables (Parquet files in tables/database=DB/table=TABLE/day=DAY/), which DuckDB, pyarrow and Spark can read there. If \
+    neither the log nor the server has the column names, columns are named @1, @2 and so on";
+
 /// Options of the archive of received logs.
 #[cfg(feature = "archive")]
 #[derive(Args, Debug)]
+#[cfg_attr(feature = "columns", command(mut_arg("change_tables", |arg| arg.help(CHANGE_TABLES_HELP))))]
 pub(crate) struct ReceivedArchiveArgs {
     /// Archive each log once the source has closed it: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX,
     /// or a directory. Use a separate prefix for each source. --keep deletes only archived logs. Not with --compress.
     #[arg(long, value_name = "ARCHIVE")]
     archive: Option<String>,
-    /// Encrypt what is stored in the archive, with the newest key of --keyring: segments, manifests and change tables.
-    /// Encrypted logs are decrypted first, because encrypted bytes cannot be compressed.
+    /// With --archive: encrypt what is stored in the archive, with the newest key of --keyring: segments, manifests and
+    /// change tables. Encrypted logs are decrypted first, because encrypted bytes cannot be compressed.
     #[arg(long)]
     encrypt_archive: bool,
     #[cfg(feature = "columns")]
@@ -117,8 +124,8 @@ pub(crate) struct ReceivedArchiveArgs {
 #[derive(Args, Debug)]
 pub(crate) struct SourceArgs {
     /// Source server, as mysql://USER@HOST:PORT/ or mysql://USER@localhost/?socket=FILE. The connection options below
-    /// complete or replace this address. If given several times: when the source is lost, the next server that has all
-    /// transactions in DIR replaces it (MySQL with GTIDs only).
+    /// complete or replace this address. Repeatable: when the source is lost, the next server that has all transactions in DIR
+    /// replaces it (MySQL with GTIDs only).
     #[arg(long, value_name = "SOURCE")]
     pub(crate) from: Vec<String>,
     #[command(flatten)]

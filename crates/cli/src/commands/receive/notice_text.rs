@@ -50,7 +50,7 @@ pub(super) fn notice_text(notice: &ReceiveNotice<'_>) -> String {
             format!("{why}; {what} {when}")
         }
         ReceiveNotice::Stopped { error } => format!(
-            "{}; receiving has stopped, and clients are still served: correct the source, or name another one with CHANGE \
+            "receiving has stopped: {}. Clients are still served. Correct the source, or name another one with CHANGE \
              REPLICATION SOURCE TO, then run START REPLICA",
             causes(error)
         ),

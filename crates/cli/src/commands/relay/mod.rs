@@ -91,7 +91,8 @@ pub(crate) struct RelayArgs {
     /// writes the logs: bintide receive, a backup program, or a running server.
     #[arg(value_name = "DIR", required = true)]
     directory: Option<PathBuf>,
-    /// Address to listen on. Port 0 means any free port. Without accounts, the address must be local.
+    /// Address to listen on. Port 0 means any free port. Without accounts, the address must be local, and every client
+    /// has the role admin.
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:3307")]
     listen: String,
     /// Form of the logs for accounts without a form of their own: as-is, plain, compressed, compressed:LEVEL or auto.
@@ -116,9 +117,9 @@ pub(crate) struct RelayArgs {
     /// Directory for the relay's own files: identity, certificate, keys, and indexes of forms [default: .relay in DIR]
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
-    /// Server to which the relay sends queries for table definitions, such as SHOW CREATE TABLE of Debezium and canal.
-    /// Its connection options have the prefix --definitions-, such as --definitions-password-file. Without this
-    /// option, the relay refuses these statements.
+    /// Server to which the relay sends queries for table definitions, such as SHOW CREATE TABLE of Debezium and
+    /// go-mysql's canal. Its connection options have the prefix --definitions-, such as --definitions-password-file.
+    /// Without this option, the relay refuses these statements.
     #[arg(id = "definitions-from", long, value_name = "ADDRESS")]
     definitions_from: Option<String>,
     #[command(flatten)]
@@ -153,7 +154,7 @@ pub(crate) struct RelayArgs {
 enum RelayAction {
     /// Add, remove or list accounts.
     User(AccountsArgs),
-    /// Show the state of running relays: upstream source, clients and their lag, forms, logs.
+    /// Show the state of running relays: source, clients and their lag, forms, logs.
     Status(Box<StatusArgs>),
 }
 
@@ -396,8 +397,8 @@ impl RelayArgs {
             Some(state) => state.clone(),
             None if of_a_server => {
                 return Err(CommandFailure::NotStarted(anyhow!(
-                    "{} is the data directory of a server, in which relay creates nothing: give --state DIR, a \
-                     directory for the relay's own files",
+                    "{} is a server's data directory, and relay does not write there: give --state DIR, a directory \
+                     for its own files",
                     parent.display()
                 )));
             }
@@ -478,8 +479,9 @@ fn show_notice(notice: RelayNotice) {
 }
 
 fn with_advice(error: RelayServerError) -> anyhow::Error {
-    const ACCOUNTS_ADVICE: ErrorAdvice =
-        ErrorAdvice("add one with: bintide relay user add NAME --accounts FILE --password-file FILE");
+    const ACCOUNTS_ADVICE: ErrorAdvice = ErrorAdvice(
+        "listen on 127.0.0.1, or add an account: bintide relay user add NAME --accounts DIR/accounts.toml",
+    );
     let needs_account = matches!(error, RelayServerError::NoAccounts { .. });
     let error = anyhow::Error::from(error);
     if needs_account { error.context(ACCOUNTS_ADVICE) } else { error }

@@ -167,7 +167,7 @@ fn status_text(document: &Value, style: ReportStyle) -> String {
     let server = rows("server").first().unwrap_or(&Value::Null);
     let title = format!("Relay {}, server version {}", text(document, "address"), text(server, "version"));
     let sections = [
-        ("Upstream", upstream_lines(rows("upstream"))),
+        ("Source", upstream_lines(rows("upstream"))),
         ("Clients", client_table(rows("clients"), style)),
         ("Forms", form_table(rows("forms"), style)),
         ("Logs", log_table(rows("logs"), style)),
