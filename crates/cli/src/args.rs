@@ -22,7 +22,7 @@ use crate::interrupt::HangupEffect;
 ///
 /// A LOG argument is a file, a directory, an index file, an archive (s3://…), or `-` for standard input. For a
 /// directory, its index file determines the logs and their order. Plain and encrypted logs, compressed transactions,
-/// relay logs and open logs are supported.
+/// relay logs and open logs are supported. Some commands do not accept archives or `-`; see their help.
 #[derive(Debug, Parser)]
 #[command(name = "bintide", version, arg_required_else_help = true, max_term_width = 100)]
 #[command(disable_help_subcommand = true, after_long_help = HELP_FOOTER)]
@@ -109,7 +109,7 @@ pub(crate) enum CliCommand {
     /// resumed.
     #[command(after_long_help = replay::EXAMPLES)]
     Replay(Box<replay::ReplayArgs>),
-    /// Write row changes as JSON records in the format of Debezium or Maxwell.
+    /// Write row changes as JSON or Avro records, in the format of Debezium or Maxwell.
     #[command(after_long_help = stream::EXAMPLES)]
     Stream(Box<stream::StreamArgs>),
     /// Write row changes as Parquet files, for DuckDB, pandas, Spark and other programs.

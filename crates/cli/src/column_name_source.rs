@@ -65,14 +65,15 @@ fn query_servers(
 /// Warns of tables that were redefined after rows to which the later definition was applied.
 pub(crate) fn warn_changed(changed: &[SchemaMismatch]) {
     for mismatch in changed {
-        warn!("{}; to take the names from the log, use --schema=ddl", changed_text(mismatch));
+        warn!("{}. Use --schema=ddl", changed_text(mismatch));
     }
 }
 
 /// Returns the message about a table that was redefined after rows to which the later definition was applied.
 pub(crate) fn changed_text(SchemaMismatch { table, log, offset }: &SchemaMismatch) -> String {
     format!(
-        "{log} at {offset}: {table} was altered here, and earlier changes have the column names that the server has now"
+        "{log} at {offset}: {table} was altered here: column names of earlier changes come from the current table and \
+         may be wrong"
     )
 }
 

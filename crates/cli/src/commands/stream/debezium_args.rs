@@ -36,15 +36,15 @@ pub(super) struct DebeziumArgs {
     /// Do not write these columns.
     #[arg(long, value_name = "COLUMNS")]
     column_exclude_list: Option<ColumnPatterns>,
-    /// Cut texts of these columns to LENGTH characters, and byte strings to LENGTH bytes; repeatable. If a column has
+    /// Cut texts of these columns to LENGTH characters, and byte strings to LENGTH bytes. Repeatable: if a column has
     /// several rules, the first one applies: --column-truncate, then --column-mask, then --column-mask-hash.
     #[arg(long, value_name = "LENGTH:COLUMNS", value_parser = MaskRule::parse_truncation)]
     column_truncate: Vec<MaskRule>,
-    /// Replace texts of these columns, and NULL, by LENGTH asterisks; repeatable.
+    /// Replace texts of these columns, and NULL, by LENGTH asterisks. Repeatable.
     #[arg(long, value_name = "LENGTH:COLUMNS", value_parser = MaskRule::parse_replacement)]
     column_mask: Vec<MaskRule>,
-    /// Replace texts of these columns by their hash (MD5, SHA-1, SHA-224, SHA-256, SHA-384 or SHA-512) with a salt;
-    /// repeatable. Other users of this machine can see a salt on the command line: put it into the settings file.
+    /// Replace texts of these columns by their hash (MD5, SHA-1, SHA-224, SHA-256, SHA-384 or SHA-512) with a salt.
+    /// Repeatable. Other users of this machine can see a salt on the command line: put it into the settings file.
     #[arg(long, value_name = "ALGORITHM:SALT:COLUMNS", value_parser = MaskHashParser)]
     column_mask_hash: Vec<MaskRule>,
     /// Columns of keys, instead of the primary key: DATABASE.TABLE:COLUMN,COLUMN;… with regular expressions for tables.

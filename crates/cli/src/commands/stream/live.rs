@@ -40,11 +40,12 @@ const BACKOFF_MAX: Duration = Duration::from_secs(30);
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Advice if a run cannot be resumed.
-const START_OVER_ADVICE: &str = "start over with another --progress or --out";
+const START_OVER_ADVICE: &str = "start over with another --progress or --out (Kafka: another --name)";
 
 /// Advice if the source no longer has the position: another attempt is useless.
 const LOGS_GONE_ADVICE: &str = "run SHOW BINARY LOGS on it to list its logs; if the logs were purged, start over with \
-    another --progress or --out, and with --snapshot for the rows that were changed in the meantime";
+    another --progress or --out (Kafka: another --name), and with --snapshot for the rows that were changed in the \
+    meantime";
 
 /// Server and settings of a followed log.
 pub(super) struct LiveStream {
@@ -435,7 +436,9 @@ fn start_after_gtids(
                     "{other}, which lacks transactions whose records were written: {missing}; it is not a replica \
                      of the other server, or lags behind"
                 )
-                .context(ErrorAdvice("wait until it has them, or start over with another --progress or --out"))),
+                .context(ErrorAdvice(
+                    "wait until it has them, or start over with another --progress or --out (Kafka: another --name)",
+                ))),
             }
         }
         Some(_) => Err(anyhow!("{other}, which has no GTIDs to resume by").context(start_over)),

@@ -95,7 +95,7 @@ pub(crate) struct StreamArgs {
     #[arg(long, value_enum, value_name = "FORMAT", required = true)]
     format: Option<RecordForm>,
     /// Column names in records
-    #[arg(long, value_enum, value_name = "NAMES", default_value_t = ColumnNaming::Named)]
+    #[arg(long, value_enum, value_name = "MODE", default_value_t = ColumnNaming::Named)]
     columns: ColumnNaming,
     /// Source of column names that the log does not have: a server, as mysql://USER@HOST:PORT/ (the account needs
     /// SELECT on the tables); or ddl: the table definitions in the logs. The connection options of this server have the
@@ -191,7 +191,7 @@ struct OutputArgs {
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Finish a file of --out at the end of the transaction that reaches this size.
-    #[arg(long, value_name = "BYTES", default_value = "64M", requires = "out", value_parser = parse_file_size)]
+    #[arg(long, value_name = "SIZE", default_value = "64M", requires = "out", value_parser = parse_file_size)]
     file_size: u64,
 }
 
@@ -205,7 +205,7 @@ fn parse_file_size(text: &str) -> Result<u64, String> {
 /// Value of `--format`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum RecordForm {
-    /// Records of Debezium's MySQL connector, as JSON without schemas
+    /// Records of Debezium's MySQL connector
     Debezium,
     /// Records of Maxwell, as JSON
     Maxwell,

@@ -222,7 +222,7 @@ fn unsupported(facts: &ServerFacts) -> Option<&'static str> {
         );
     }
     (facts.gtid_mode != GtidMode::On).then_some(
-        "the source has not set gtid_mode=ON, so it is not known which transactions the rows contain: set gtid_mode=ON, or use \
+        "without GTIDs, bintide cannot place the rows of the snapshot in the log: set gtid_mode=ON on the source, or use \
          --snapshot with a new stream",
     )
 }

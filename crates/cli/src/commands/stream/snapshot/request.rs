@@ -13,7 +13,7 @@ use crate::units::counted;
 #[derive(Args, Debug)]
 pub(in crate::commands::stream) struct StreamSnapshotArgs {
     /// Tables to read, separated by commas
-    #[arg(long = "table", value_name = "DATABASE.TABLE", required = true, value_delimiter = ',')]
+    #[arg(long = "table", value_name = "DB.TABLE", required = true, value_delimiter = ',')]
     #[arg(value_parser = parse_table)]
     tables: Vec<RequestedTable>,
     /// Directory of the option --signals of the stream
