@@ -216,8 +216,8 @@ fn reasons(report: &AdviseReport, summary: &AdviceFacts<'_>, best: Option<&Level
     let mut reasons = Vec::new();
     if summary.eligible < 0.98 {
         let most = report.refused.iter().find(|refused| refused.bytes > 0);
-        let why = most.map_or(String::new(), |most| format!("; most of the rest is {}", most.words));
-        reasons.push(format!("{} of the bytes can be compressed{why}.", percent(summary.eligible)));
+        let why = most.map_or(String::new(), |most| format!(" Main reason for the rest: {}.", most.words));
+        reasons.push(format!("{} of the bytes can be compressed.{why}", percent(summary.eligible)));
     }
     let Some(best) = best.filter(|_| summary.eligible >= ELIGIBLE_MIN) else { return reasons };
     if let Some(saved) = best.saved_bytes_per_day.filter(|saved| *saved > 0) {

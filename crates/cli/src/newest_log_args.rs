@@ -27,7 +27,7 @@ pub(crate) struct NewestLogArgs {
     /// a replica would receive them. Nothing is changed on the server.
     #[arg(long, value_name = "SERVER", conflicts_with = "logs")]
     from: Option<String>,
-    /// Approximate size of the newest logs to receive, such as 100M or 2G; always whole logs.
+    /// With --from: approximate size of the newest logs to receive, such as 100M or 2G; always whole logs.
     #[arg(long, value_name = "SIZE", value_parser = parse_positive_size, default_value = "256M", conflicts_with = "logs")]
     fetch: u64,
     #[command(flatten)]

@@ -64,7 +64,14 @@ impl Diagnostics for OptionFileMessages {
     }
 
     fn error(&mut self, text: &[&[u8]]) {
-        self.errors.push(message_text(text));
+        // The reason was already given for a file that cannot be used.
+        let has_reason = text.last().is_some_and(|file| {
+            let unusable = format!("{} cannot be used: ", String::from_utf8_lossy(file));
+            self.errors.last().is_some_and(|last| last.starts_with(&unusable))
+        });
+        if !has_reason {
+            self.errors.push(message_text(text));
+        }
     }
 
     fn system_error(&mut self, text: &[&[u8]], cause: &io::Error) {

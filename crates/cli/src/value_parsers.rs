@@ -156,7 +156,10 @@ pub(crate) fn parse_gtids(text: &str) -> Result<GtidSet, String> {
 /// Parses a GTID set, which can be empty: the set of a server's purged transactions often is.
 pub(crate) fn parse_any_gtids(text: &str) -> Result<GtidSet, String> {
     text.parse().map_err(|error: GtidTextError| match is_mariadb_gtid(text) {
-        true => "GTIDs of MariaDB cannot be selected: choose positions, times or logs instead".to_owned(),
+        true => {
+            let refused = "GTIDs of MariaDB cannot be selected: this option accepts only GTIDs of MySQL";
+            format!("{refused}. Select by time or log instead")
+        }
         false => error.to_string(),
     })
 }

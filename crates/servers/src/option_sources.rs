@@ -174,9 +174,9 @@ impl OptionSources {
             Some(ConnectionProtocol::Socket) => {
                 let is_remote = |host: &String| host != LOCALHOST && origin != Some(OptionOrigin::Fallback);
                 return match host.filter(is_remote) {
-                    Some(host) => {
-                        Err(fail(format!("protocol SOCKET connects to this machine only, not to {host}")))
-                    }
+                    Some(host) => Err(fail(format!(
+                        "protocol SOCKET cannot be used with the host {host}: omit the host, or use protocol TCP"
+                    ))),
                     None => socket(any_socket()),
                 };
             }
@@ -292,7 +292,7 @@ mod tests {
         };
         check(
             ["protocol=socket", "mysql://h", ""],
-            "protocol SOCKET connects to this machine only, not to h",
+            "protocol SOCKET cannot be used with the host h: omit the host",
         );
         check(["", "mysql://h/?ssl-mode=VERIFY_CA", ""], "CA certificate is required");
         check(["", "mysql://h", "ssl-mode=VERIFY_IDENTITY"], "CA certificate is required");

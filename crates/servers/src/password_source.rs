@@ -75,7 +75,7 @@ fn read_password_file(path: &Path) -> Result<String, String> {
     }
     let mut bytes = Vec::new();
     file.take(PASSWORD_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-    first_line(&bytes).map_err(|why| format!("{}: {why}", path.display()))
+    first_line(&bytes).map_err(|why| format!("the password file {}: {why}", path.display()))
 }
 
 /// Permission of all users to write to a file.
@@ -84,10 +84,10 @@ const MODE_OTHERS_WRITE: u32 = 0o002;
 fn first_line(bytes: &[u8]) -> Result<String, String> {
     let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
     if line.len() as u64 > PASSWORD_MAX {
-        return Err(format!("its first line is longer than {PASSWORD_MAX} bytes"));
+        return Err(format!("the first line is longer than {PASSWORD_MAX} bytes"));
     }
     let line = line.strip_suffix(b"\r").unwrap_or(line);
-    String::from_utf8(line.to_vec()).map_err(|_| "its first line is not UTF-8".to_owned())
+    String::from_utf8(line.to_vec()).map_err(|_| "the first line is not UTF-8".to_owned())
 }
 
 /// Runs a shell command, and returns the first line that it prints.

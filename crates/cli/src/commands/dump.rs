@@ -90,7 +90,9 @@ pub(crate) fn add_options(whole: Command) -> Command {
     let is_global = |name: &str| whole.get_arguments().any(|arg| arg.get_long() == Some(name));
     let options = option_summaries().filter(|option| !is_global(option.name));
     let args: Vec<Arg> = options.map(|option| describe_option(&option)).collect();
-    let logs = |arg: Arg| arg.value_name("LOG").help("Log files, directories, index files or archives");
+    let logs = |arg: Arg| {
+        arg.value_name("LOG").help("Log files, directories, index files or archives; `-` for standard input")
+    };
     whole.mut_subcommands(|command| match command.get_name() {
         "dump" => {
             command.mut_arg("words", |arg| logs(arg).value_hint(ValueHint::FilePath)).args(args.clone())

@@ -26,7 +26,13 @@ const fn switch(name: &'static str, help: &'static str) -> OptionSpec {
 
 /// Connection options.
 pub(super) const CONNECTION_OPTIONS: [OptionSpec; 26] = [
-    short("host", 'h', "HOST", "Host name of the server; localhost means its Unix socket file"),
+    short(
+        "host",
+        'h',
+        "HOST",
+        "Host name of the server. localhost means the Unix socket file, except with --port or in a mysql:// \
+         address",
+    ),
     short("port", 'P', "PORT", "TCP port of the server [default: 3306]"),
     short("socket", 'S', "FILE", "Unix socket file of a server on this machine"),
     valued("protocol", "PROTOCOL", "Transport protocol: TCP or SOCKET"),
@@ -48,7 +54,9 @@ pub(super) const CONNECTION_OPTIONS: [OptionSpec; 26] = [
         "ssl-mode",
         "MODE",
         "Encryption: DISABLED, PREFERRED, REQUIRED, VERIFY_CA (the server's certificate must be signed by an authority \
-         of --ssl-ca) or VERIFY_IDENTITY (the certificate must also be for the host name) [default: PREFERRED, or VERIFY_CA with --ssl-ca]",
+         of --ssl-ca) or VERIFY_IDENTITY (the certificate must also be for the host name). --ssl-ca, --ssl-capath, \
+         --ssl-crl and --ssl-crlpath verify at least as VERIFY_CA, even with --ssl-mode=REQUIRED (unlike mysql) \
+         [default: PREFERRED]",
     ),
     valued("ssl-ca", "FILE", "Trust the certificate authorities in this file (PEM)"),
     valued(

@@ -265,12 +265,7 @@ pub(crate) static MYSQLBINLOG_OPTIONS: &[OptionEntry] = &[
         signed(0, 0, 0, i32::MAX as i64),
         "TCP port of the server; 0 for the default port.",
     ),
-    long(
-        OptionId::Protocol,
-        "protocol",
-        OptionKind::Word,
-        "Transport protocol: tcp, socket, pipe or memory.",
-    ),
+    long(OptionId::Protocol, "protocol", OptionKind::Word, "Transport protocol: tcp or socket."),
     short(
         OptionId::ReadFromRemoteServer,
         "read-from-remote-server",
@@ -345,7 +340,12 @@ pub(crate) static MYSQLBINLOG_OPTIONS: &[OptionEntry] = &[
     long(OptionId::SslCrl, "ssl-crl", OptionKind::Text, "File of certificate revocation lists."),
     long(OptionId::SslCrlpath, "ssl-crlpath", OptionKind::Text, "Directory of certificate revocation lists."),
     long(OptionId::TlsVersion, "tls-version", OptionKind::Text, "TLS versions to offer: TLSv1.2, TLSv1.3."),
-    long(OptionId::SslFipsMode, "ssl-fips-mode", OptionKind::Word, "FIPS mode: OFF, ON or STRICT."),
+    long(
+        OptionId::SslFipsMode,
+        "ssl-fips-mode",
+        OptionKind::Word,
+        "FIPS mode: OFF. When reading from a server, ON and STRICT are refused.",
+    ),
     long(
         OptionId::TlsCiphersuites,
         "tls-ciphersuites",
@@ -362,7 +362,7 @@ pub(crate) static MYSQLBINLOG_OPTIONS: &[OptionEntry] = &[
         OptionId::SslSessionDataContinue,
         "ssl-session-data-continue-on-failed-reuse",
         OptionKind::Switch { default: false, lax: true },
-        "Connect even if the session of --ssl-session-data cannot be resumed.",
+        "No effect: --ssl-session-data is not supported.",
     ),
     long(
         OptionId::TlsSniServername,

@@ -339,9 +339,13 @@ fn found(report: &AdviseReport, style: ReportStyle) -> String {
     let level = match (found.levels.as_slice(), found.probed) {
         (_, 0) => "unknown: no measured payload shows it".to_owned(),
         ([], _) => "unknown: no single level of this zstd reproduces the payloads".to_owned(),
-        ([one], probed) => format!("{one}: reproduces all {} checked payloads", count(probed)),
+        ([one], probed) => {
+            let probed = count(probed);
+            format!("{one} (checked payloads reproduced: {probed} of {probed})")
+        }
         (some, probed) => {
-            format!("one of {}: each reproduces all {} checked payloads", names(some), count(probed))
+            let (names, probed) = (names(some), count(probed));
+            format!("one of {names} (checked payloads reproduced by each: {probed} of {probed})")
         }
     };
     table.add_row(["compression level".to_owned(), level]);

@@ -41,10 +41,10 @@ before its first log are not compared.";
 /// Arguments of `bintide diff`.
 #[derive(Args, Debug)]
 pub(crate) struct DiffArgs {
-    /// Store A: a directory with its logs, an index file, or one log.
+    /// Store A: a directory with its logs, an index file, an archive, or one log.
     #[arg(value_name = "STORE-A")]
     store_a: PathBuf,
-    /// Store B: a directory with its logs, an index file, or one log.
+    /// Store B: a directory with its logs, an index file, an archive, or one log.
     #[arg(value_name = "STORE-B")]
     store_b: PathBuf,
     /// Compare only the transactions in GTIDS.
@@ -108,7 +108,7 @@ pub(crate) fn run(command: &DiffArgs, global: &GlobalArgs) -> CommandResult {
         store.remarks.iter().for_each(|remark| warn!("{remark}"));
         if store.repeated > 0 {
             warn!(
-                "{}: {} with a GTID that occurs before: only the first one with each GTID is compared",
+                "{}: {} with the GTID of an earlier one: only the first transaction with each GTID is compared",
                 store.name,
                 counted(store.repeated, "transaction")
             );

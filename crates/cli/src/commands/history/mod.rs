@@ -38,7 +38,8 @@ Examples:
           --json binlog.0000*
 
 The newest log is read first. Reading ends at the INSERT of the row. If the key
-of the row changed, its changes under the other keys are listed, too.";
+of the row changed, its changes under the other keys are listed, too. Times are
+commit times, in the time zone of TZ; with --json, in UTC.";
 
 /// Arguments of `bintide history`.
 #[derive(Args, Debug)]
@@ -132,9 +133,8 @@ fn warn_of_key(key: Option<RowKey>, TableName { database, table }: &TableName) {
              listed, and may be of several rows; give a value for each column of a unique key, if the table has one"
         ),
         Some(RowKey::Unknown) => warn!(
-            "the logs do not have the primary key of {database}.{table}: --where is taken for the key of one row; if \
-             it matches several rows, the history may lack changes: give --schema, or a value for each column of the \
-             key"
+            "the logs do not show the primary key of {database}.{table}, so the columns of --where count as the key. \
+             If they match several rows, changes may be missing. Give --schema, or a value for each key column"
         ),
         Some(RowKey::Primary) | None => {}
     }

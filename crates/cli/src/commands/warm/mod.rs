@@ -46,7 +46,8 @@ performance_schema, warm measures how many pages warm and the applier read. With
 PROCESS, it sees the applier's position inside a large transaction. warm changes
 no data and locks no rows; DDL may wait for one of its statements.";
 
-const HOST_HELP: &str = "Host name of the replica; localhost means its Unix socket file [default: 127.0.0.1]";
+const HOST_HELP: &str =
+    "Host name of the replica. localhost means the Unix socket file, except with --port [default: 127.0.0.1]";
 
 /// Arguments of `warm`.
 #[derive(Args, Debug)]
@@ -56,9 +57,9 @@ pub(crate) struct WarmArgs {
     /// Number of connections that search for pages [default: 10, or up to 32 if reading a page takes long]
     #[arg(short, long, value_name = "N", value_parser = number_within::<u16>(1..=1000))]
     threads: Option<u16>,
-    /// Skip this number of events after the applier's position: read no pages for them. -o, -s and -m are options of
-    /// Replication Booster, an older prefetch tool: if one of them is given, all three apply, with its defaults
-    /// [default with -s or -m: 500]
+    /// Skip this number of events after the applier's position: read no pages for them. -o, -s and -m are the fixed
+    /// limits of Replication Booster, an older tool. If one is given, all three replace bintide's own control of the
+    /// distance [default with -s or -m: 500]
     #[arg(short, long, value_name = "EVENTS", value_parser = parse_number::<u64>)]
     offset_events: Option<u64>,
     /// Stay at most this number of seconds ahead, in the source's time [default with -o or -m: 3]
