@@ -86,8 +86,9 @@ pub(crate) fn measure_lag(options: &LagBenchOptions) -> Result<()> {
         table,
         "\n{rate} transactions a second of sysbench's oltp_write_only for {seconds} seconds, each commit on disk on \
          the source and on the target, source and target on one machine, no binary log on the targets; bintide with \
-         its default options, replicas tried with {tried} workers. The run with the median p50 of {runs} runs, in \
-         turns. All programs together, the source and the load included, used {busy} of the cores' time."
+         its default options, replicas tried with {tried} workers. Of {runs} runs, which took turns, the table \
+         shows the one with the median p50. All programs together, the source and the load included, used {busy} of \
+         the cores' time."
     )?;
     table.push_str(&doc_page::conditions()?);
     doc_page::LAG.write("lag", &table)?;

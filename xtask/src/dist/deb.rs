@@ -82,8 +82,8 @@ Description: tool for the binary logs of MySQL and MariaDB
  bintide prints, counts, checks, compresses, copies and applies binary logs,
  serves them to replicas, and writes row changes as JSON.
  .
- It reads compressed transactions and encrypted logs. Its memory use is
- limited for logs of any size.
+ It reads compressed transactions and encrypted logs. Its memory use does
+ not grow with the size of a log.
 ",
         release.version
     )

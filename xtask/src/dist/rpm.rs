@@ -52,7 +52,8 @@ AutoReqProv: no
 %description
 bintide prints, counts, checks, compresses, copies and applies binary logs,
 serves them to replicas, and writes row changes as JSON. It reads compressed
-transactions and encrypted logs. Its memory use is limited for logs of any size.
+transactions and encrypted logs. Its memory use does not grow with the size of a
+log.
 
 %install
 mkdir -p %{{buildroot}}
