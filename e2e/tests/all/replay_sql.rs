@@ -72,7 +72,7 @@ fn documents_keep_the_types_of_their_values() -> Result<()> {
     let source = source(&Launch::mysql().option("--binlog-row-value-options=PARTIAL_JSON"), &[])?;
     source.sql(
         "create database d; use d; create table j (id int primary key, j json);
-         insert into j values (1, json_object('u', cast(5 as unsigned), 'd', 1.50, 'f', 1e0, 't', cast('-10:11:12.5' as time(1)),
+         insert into j values (1, json_object('u', cast(5 as unsigned), 'd', 1.50, 'f', 1e0, 't', cast('-10:11:12.5' as time(1)), 'n', cast('10:11:12' as time),
            'x', cast('2020-01-02' as date), 'y', cast('2020-01-02 03:04:05.6' as datetime(1)), 'b', x'00ff', 's', '1.5',
            'odd \\\"\\n key', json_array(cast(7 as unsigned), 1.5))), (2, cast(1.5 as json)), (3, 'null'), (4, null);
          update j set j = json_set(j, '$.d', 2.25, '$.new', cast('2021-01-01' as date)) where id = 1;

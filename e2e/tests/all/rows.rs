@@ -154,7 +154,7 @@ const MYSQL_ONLY: &[Case] = &[
             "'{}'",
             "'[1, [2, [3, {}]], null]'",
             "'{\"b\": 1, \"a\": [true], \"\": null, \"long name\": {\"x\": \"y\"}}'",
-            "JSON_ARRAY(CAST('2024-02-29' AS DATE), CAST('-12:34:56.789' AS TIME(3)), TIMESTAMP'2024-02-29 12:34:56.000001')",
+            "JSON_ARRAY(CAST('2024-02-29' AS DATE), CAST('-12:34:56.789' AS TIME(3)), CAST('10:11:12' AS TIME), CAST('100:00:05' AS TIME), TIMESTAMP'2024-02-29 12:34:56.000001')",
             "CAST(CAST('2024-02-29' AS DATE) AS JSON)",
             "CAST(CAST('838:59:59' AS TIME) AS JSON)",
             "JSON_ARRAY(1.50, -99999999999999999999.000000001, CAST(1 AS DECIMAL(65,30)))",

@@ -237,7 +237,10 @@ fn collect_exact_values(
             put(format!("CAST(CAST(? AS DECIMAL({precision},{scale})) AS JSON)"), bytes(&number));
         }
         JsonValue::Date(date) => put("CAST(CAST(? AS DATE) AS JSON)".into(), bytes(&date)),
-        JsonValue::Time(time) => put("CAST(CAST(? AS TIME(6)) AS JSON)".into(), bytes(&time)),
+        // From a parameter that could be a date, such as `10:11:12`, MySQL 9.7 makes a date and midnight.
+        JsonValue::Time(time) => {
+            put("CAST(CAST(CONVERT(? USING utf8mb4) AS TIME(6)) AS JSON)".into(), bytes(&time))
+        }
         JsonValue::DateTime(time) => put("CAST(CAST(? AS DATETIME(6)) AS JSON)".into(), bytes(&time)),
         JsonValue::UInt(number) if i64::try_from(number).is_ok() => {
             put("CAST(CAST(? AS UNSIGNED) AS JSON)".into(), StatementParameter::UInt(number));
