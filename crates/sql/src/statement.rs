@@ -287,7 +287,12 @@ fn alter(words: &mut TokenCursor<'_>) -> StatementKind {
         "DATABASE" | "SCHEMA" => StatementKind::Database,
         "TABLE" | "VIEW" => {
             words.skip_words(&["IF", "EXISTS"]);
-            one_table(words)
+            let mut tables: Vec<_> = take_table(words).into_iter().collect();
+            // `ALTER TABLE a EXCHANGE PARTITION p WITH TABLE b` moves rows between the tables.
+            if words.take_word("EXCHANGE") && words.skip_past("WITH") && words.take_word("TABLE") {
+                tables.extend(take_table(words));
+            }
+            StatementKind::Tables(tables)
         }
         _ => StatementKind::Tables(Vec::new()),
     }

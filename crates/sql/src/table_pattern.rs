@@ -34,6 +34,30 @@ impl TablePattern {
     }
 }
 
+impl TablePattern {
+    /// Returns the pattern in lower case.
+    pub(crate) fn to_lowercase(&self) -> Self {
+        Self {
+            database: self.database.as_ref().map(TableNamePart::to_lowercase),
+            table: self.table.to_lowercase(),
+        }
+    }
+}
+
+impl TableNamePart {
+    fn to_lowercase(&self) -> Self {
+        Self { name: lowercase(&self.name), is_quoted: self.is_quoted }
+    }
+}
+
+/// Returns a name in lower case. A name that is not UTF-8 changes in its ASCII letters only.
+pub(crate) fn lowercase(name: &[u8]) -> Vec<u8> {
+    match str::from_utf8(name) {
+        Ok(text) => text.to_lowercase().into_bytes(),
+        Err(_) => name.to_ascii_lowercase(),
+    }
+}
+
 /// Splits `database.table` at the first dot. Names may be in backticks, as in SQL: dots in backticks are part of the
 /// name. The database is `None` if there is only one name.
 pub fn split_table_name(text: &[u8]) -> (Option<TableNamePart>, TableNamePart) {

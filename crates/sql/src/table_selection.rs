@@ -1,6 +1,6 @@
 //! Selection of tables by database and patterns.
 
-use crate::table_pattern::TablePattern;
+use crate::table_pattern::{TablePattern, lowercase};
 
 /// Selection of tables. The default selects all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,6 +21,15 @@ impl TableSelection {
     pub fn selects(&self, database: &[u8], table: &[u8]) -> bool {
         self.database.as_ref().is_none_or(|selected| selected == database)
             && (self.patterns.is_empty() || self.patterns.iter().any(|pattern| pattern.fits(database, table)))
+    }
+
+    /// Returns whether the selection includes the table if names are compared without case. On a server with
+    /// `lower_case_table_names`, a statement can write a name in another case than the log's rows.
+    pub fn selects_ignoring_case(&self, database: &[u8], table: &[u8]) -> bool {
+        let (database, table) = (lowercase(database), lowercase(table));
+        self.database.as_deref().is_none_or(|selected| lowercase(selected) == database)
+            && (self.patterns.is_empty()
+                || self.patterns.iter().any(|pattern| pattern.to_lowercase().fits(&database, &table)))
     }
 
     /// Returns the indexes of the patterns that match the table.

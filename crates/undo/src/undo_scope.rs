@@ -39,7 +39,10 @@ impl UndoScope<'_> {
         match classify_statement(sql) {
             StatementKind::Tables(tables) => {
                 let is_selected = |table: &sql::TableReference| {
-                    self.tables.selects(table.database.as_deref().unwrap_or(default_database), &table.table)
+                    self.tables.selects_ignoring_case(
+                        table.database.as_deref().unwrap_or(default_database),
+                        &table.table,
+                    )
                 };
                 !tables.is_empty() && !tables.iter().any(is_selected)
             }
@@ -65,6 +68,8 @@ mod tests {
         check("d.t", "INSERT INTO t VALUES (1)", false);
         check("d.t", "TRUNCATE TABLE d.t", false);
         check("d.t", "DROP TABLE u, t", false);
+        check("d.t", "TRUNCATE TABLE D.T", false);
+        check("d.t", "ALTER TABLE u EXCHANGE PARTITION p WITH TABLE t WITHOUT VALIDATION", false);
     }
 
     #[test]

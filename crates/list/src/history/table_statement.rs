@@ -42,10 +42,13 @@ impl SearchedTable<'_> {
             DdlStatement::RenameTables(renames) => {
                 renames.iter().any(|rename| is_table(&rename.old) || is_table(&rename.new))
             }
-            DdlStatement::AlterTable { name, changes } => changes.iter().any(|change| match change {
-                TableChange::RenameTable(new) => is_table(&name) || is_table(new),
-                change => is_table(&name) && self.is_changed_by(change),
-            }),
+            DdlStatement::AlterTable { name, changes } => {
+                let is_hiding = |change: &TableChange| match change {
+                    TableChange::RenameTable(new) => is_table(&name) || is_table(new),
+                    change => is_table(&name) && self.is_changed_by(change),
+                };
+                changes.iter().any(is_hiding) || self.is_exchanged_by(query)
+            }
             DdlStatement::Other => self.is_row_statement(query),
             DdlStatement::CreateDatabase { .. }
             | DdlStatement::AlterDatabase { .. }
@@ -66,6 +69,15 @@ impl SearchedTable<'_> {
                 "SELECT" | "CALL" => true,
                 _ => false,
             }
+    }
+
+    /// Returns whether `ALTER TABLE … EXCHANGE PARTITION … WITH TABLE` names the table as the other one.
+    fn is_exchanged_by(&self, query: &Query<'_>) -> bool {
+        let StatementKind::Tables(tables) = classify_statement(query.sql) else { return false };
+        tables.iter().skip(1).any(|other| {
+            let database = other.database.as_deref().unwrap_or(query.database);
+            is_same(database, self.database) && is_same(&other.table, self.table)
+        })
     }
 
     fn is_table(&self, name: &NamedTable, default: &[u8]) -> bool {
