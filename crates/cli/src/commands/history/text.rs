@@ -1,10 +1,13 @@
 //! History of a row as lines of text.
 
+use std::borrow::Cow;
+
 use inspect::stats::LogTime;
 use list::history::{HistoryBeginning, HistoryEntry, HistoryValue, RowHistory, RowKey};
 use mysqlbinlog::local_zone;
 
 use crate::screen::{ReportStyle, table_lines, visible};
+use crate::units::bytes;
 
 /// Returns a table with a line for each change, and a remark if the logs lack the row's INSERT.
 pub(super) fn render(history: &RowHistory, style: ReportStyle) -> String {
@@ -27,7 +30,7 @@ pub(super) fn render(history: &RowHistory, style: ReportStyle) -> String {
         ];
         if has_statements {
             let statement = entry.origin.statement.as_deref().unwrap_or_default();
-            row.push(String::from_utf8_lossy(statement).into_owned());
+            row.push(shortened(&String::from_utf8_lossy(statement)).into_owned());
         }
         table.add_row(row.iter().map(|cell| visible(cell)));
     }
@@ -49,8 +52,20 @@ fn writer(entry: &HistoryEntry) -> String {
     }
 }
 
+/// Maximum number of characters of a value in the text.
+const VALUE_LENGTH_MAX: usize = 1_000;
+
+/// Returns the beginning of a long text, and its length.
+fn shortened(text: &str) -> Cow<'_, str> {
+    match text.char_indices().nth(VALUE_LENGTH_MAX) {
+        Some((end, _)) => format!("{}… ({})", &text[..end], bytes(text.len() as u64)).into(),
+        None => text.into(),
+    }
+}
+
 fn value(value: &HistoryValue) -> String {
     let HistoryValue { column, before, after } = value;
+    let (before, after) = (before.as_deref().map(shortened), after.as_deref().map(shortened));
     match (before, after) {
         (Some(before), Some(after)) => format!("{column}: {before} → {after}"),
         // A minimal image of an UPDATE has only the new value.
