@@ -6,6 +6,7 @@ use replay::{RowEvents, TargetFailure};
 use servers::{ServerAddress, ServerFacts, SqlConnection, check_fit};
 
 use crate::binlog_statement::{PACKET_MARGIN, row_too_large_message};
+use crate::cascade_finder::CascadeFinder;
 use crate::context_adapter::{ContextAdapter, TargetCollations};
 use crate::logged_actions::LoggedActions;
 use crate::row_sql::{
@@ -23,6 +24,7 @@ use crate::session_state::SessionState;
 pub struct CheckedTransaction {
     session: CheckedSession,
     writer: StatementWriter,
+    cascades: CascadeFinder,
 }
 
 /// Result of writing row changes.
@@ -72,12 +74,26 @@ impl CheckedTransaction {
             variables: SessionState::default(),
             settings: None,
         };
-        Ok(Self { session, writer })
+        Ok(Self { session, writer, cascades: CascadeFinder::default() })
     }
 
-    /// Begins a statement. `actions` tells whether the log contains the cascaded changes of foreign keys.
-    pub fn begin_statement(&mut self, actions: LoggedActions) {
-        self.writer.set_foreign_keys(actions.checks());
+    /// Skips rows that differ from the log, with all their changes. A row of which only a part of the changes could be
+    /// skipped is an error.
+    pub fn with_skipping(mut self) -> Self {
+        self.writer.refuse_partial_skips();
+        self
+    }
+
+    /// Begins a statement with these table maps. `actions` tells whether the log contains the cascaded changes of
+    /// foreign keys.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the server cannot be queried.
+    pub fn begin_statement(&mut self, actions: LoggedActions, maps: &RowEvents) -> Result<(), TargetFailure> {
+        let checks = self.cascades.checks(&mut self.session.connection, actions, maps)?;
+        self.writer.set_foreign_keys(checks);
+        Ok(())
     }
 
     /// Applies these row changes, in order. A row that differs from the log is not changed, not even by the following

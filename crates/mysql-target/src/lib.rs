@@ -19,6 +19,7 @@
 mod account_grants;
 mod apply_as;
 mod binlog_statement;
+mod cascade_finder;
 mod checked_transaction;
 mod context_adapter;
 mod fingerprint;

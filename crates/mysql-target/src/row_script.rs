@@ -7,10 +7,11 @@ use binlog::{Flavour, Table};
 use replay::{RowEvents, TargetFailure};
 use servers::{ServerAddress, SqlConnection};
 
+use crate::cascade_finder::CascadeFinder;
 use crate::logged_actions::LoggedActions;
 use crate::row_sql::{
-    RowMatch, RowSessionSettings, RowStatement, StatementRunner, StatementWriter, TargetTable,
-    inline_parameters, load_table,
+    ForeignKeyChecks, RowMatch, RowSessionSettings, RowStatement, StatementRunner, StatementWriter,
+    TargetTable, inline_parameters, load_table,
 };
 use crate::server_failure::server_failure;
 use crate::session_state::SessionState;
@@ -21,6 +22,7 @@ use crate::session_state::SessionState;
 pub struct RowScript {
     writer: StatementWriter,
     session: ScriptSession,
+    cascades: CascadeFinder,
 }
 
 /// Session of the client that runs the script.
@@ -50,12 +52,24 @@ impl RowScript {
         let server = server.map(SqlConnection::open).transpose().map_err(server_failure)?;
         let session =
             ScriptSession { server, variables: SessionState::default(), settings: None, text: String::new() };
-        Ok(Self { writer: StatementWriter::new(Flavour::MySql, RowMatch::WholeImage), session })
+        let writer = StatementWriter::new(Flavour::MySql, RowMatch::WholeImage);
+        Ok(Self { writer, session, cascades: CascadeFinder::default() })
     }
 
-    /// Begins a statement. `actions` tells whether the log contains the cascaded changes of foreign keys.
-    pub fn begin_statement(&mut self, actions: LoggedActions) {
-        self.writer.set_foreign_keys(actions.checks());
+    /// Begins a statement with these table maps. `actions` tells whether the log contains the cascaded changes of
+    /// foreign keys. Without a server, this is not certain: then foreign keys are not checked.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the server cannot be queried.
+    pub fn begin_statement(&mut self, actions: LoggedActions, maps: &RowEvents) -> Result<(), TargetFailure> {
+        let checks = match (&mut self.session.server, actions) {
+            (Some(server), _) => self.cascades.checks(server, actions, maps)?,
+            (None, LoggedActions::Absent) => ForeignKeyChecks::On,
+            (None, LoggedActions::Present) => ForeignKeyChecks::ByFlags,
+        };
+        self.writer.set_foreign_keys(checks);
+        Ok(())
     }
 
     /// Appends the statements of these row changes, each on a line.

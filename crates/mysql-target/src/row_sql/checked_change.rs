@@ -12,7 +12,7 @@ use sql::quote::quote_text;
 
 use crate::row_sql::json_expression::SqlExpression;
 use crate::row_sql::parameter_literal::{inline_parameters, literal};
-use crate::row_sql::skipped_rows::SkippedRows;
+use crate::row_sql::skipped_rows::{ChangedRows, SkippedRows};
 use crate::row_sql::statement_plan::ColumnMapping;
 use crate::row_sql::{StatementBatch, StatementRunner, value_of};
 use crate::server_failure::server_failure;
@@ -95,6 +95,8 @@ pub(crate) struct CheckedResults {
 pub(super) struct CheckedChanges {
     pub(super) results: CheckedResults,
     skipped: SkippedRows,
+    /// Rows of which a change was made; `None` if no row is skipped in the end.
+    changed: Option<ChangedRows>,
 }
 
 impl CheckedChanges {
@@ -106,17 +108,47 @@ impl CheckedChanges {
         session: &mut dyn StatementRunner,
     ) -> Result<(), TargetFailure> {
         if !self.skipped.is_empty() && self.skipped.follow(batch.transition(row)?)? {
-            return Ok(());
+            return self.check_skip(batch, row);
         }
         batch.add(row)?;
         match batch.run_checked(row, session)? {
-            None => self.results.applied.add(batch.kind),
+            None => {
+                self.results.applied.add(batch.kind);
+                if let Some(changed) = &mut self.changed {
+                    changed.add(batch.transition(row)?)?;
+                }
+            }
             Some(conflict) => {
+                self.check_skip(batch, row)?;
                 self.skipped.skip(batch.transition(row)?)?;
                 self.results.conflicts.push(conflict);
             }
         }
         Ok(())
+    }
+
+    /// Makes partial skips errors.
+    pub(super) fn refuse_partial_skips(&mut self) {
+        self.changed = Some(ChangedRows::default());
+    }
+
+    /// Refuses to skip a change if a part of what belongs to it would be undone.
+    fn check_skip(&self, batch: &StatementBatch<'_>, row: &RowChange<'_, '_>) -> Result<(), TargetFailure> {
+        let Some(changed) = &self.changed else { return Ok(()) };
+        let table = &batch.plan.table.name;
+        if batch.has_cascades() {
+            return Err(TargetFailure::refused(format!(
+                "a row of {table} was changed again later, and foreign keys connect it with other rows of the same \
+                 statement: --skip-changed cannot skip it. Leave this transaction out"
+            )));
+        }
+        match changed.contains(batch.transition(row)?) {
+            false => Ok(()),
+            true => Err(TargetFailure::refused(format!(
+                "a row of {table} was also changed between the chosen transactions: --skip-changed cannot skip only a \
+                 part of its changes. Choose the transactions after that change, or those before it"
+            ))),
+        }
     }
 }
 

@@ -141,6 +141,11 @@ impl StatementWriter {
         self.foreign_keys = foreign_keys;
     }
 
+    /// Refuses to skip only a part of a row's changes, or a row that foreign keys have changed with others.
+    pub(crate) fn refuse_partial_skips(&mut self) {
+        self.checked.refuse_partial_skips();
+    }
+
     /// Removes and returns the results of the changes since the last call.
     pub(crate) fn take_results(&mut self) -> CheckedResults {
         std::mem::take(&mut self.checked.results)
@@ -276,6 +281,11 @@ impl<'p> StatementBatch<'p> {
     fn new(plan: &'p StatementPlan, event: &EventRows<'_>, foreign_keys: ForeignKeyChecks) -> Self {
         let EventRows { kind, flags, .. } = *event;
         Self { plan, kind, flags, foreign_keys, rows: Vec::new(), size: 0 }
+    }
+
+    /// Returns whether foreign keys have changed rows of several tables, and are not checked therefore.
+    fn has_cascades(&self) -> bool {
+        self.foreign_keys == ForeignKeyChecks::ByFlags && self.flags.contains(RowsFlags::USE_SQL_FOREIGN_KEY)
     }
 
     fn is_full(&self) -> bool {

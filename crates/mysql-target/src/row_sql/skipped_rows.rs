@@ -1,6 +1,6 @@
 //! Rows whose changes are skipped, so that their earlier changes are skipped too.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use binlog::events::RowsKind;
 use binlog::{RowChange, RowImage};
@@ -74,6 +74,37 @@ impl SkippedRows {
         }
         self.skip(transition)?;
         Ok(true)
+    }
+}
+
+/// Rows of which a change was made.
+#[derive(Debug, Default)]
+pub(super) struct ChangedRows {
+    rows: HashSet<RowIdentity>,
+}
+
+impl ChangedRows {
+    /// Records that a change of a row was made.
+    ///
+    /// # Errors
+    ///
+    /// Fails if too many rows are tracked.
+    pub(super) fn add(&mut self, transition: RowTransition) -> Result<(), TargetFailure> {
+        if let Some(start) = transition.start {
+            self.rows.remove(&start);
+        }
+        self.rows.extend(transition.end);
+        match self.rows.len() <= ROWS_MAX {
+            true => Ok(()),
+            false => Err(TargetFailure::refused(format!(
+                "the changes of more than {ROWS_MAX} rows cannot be undone with --skip-changed"
+            ))),
+        }
+    }
+
+    /// Returns whether a change of the row that this change finds was made.
+    pub(super) fn contains(&self, transition: RowTransition) -> bool {
+        transition.start.is_some_and(|start| self.rows.contains(&start))
     }
 }
 

@@ -63,6 +63,9 @@ pub(super) fn apply(
 ) -> CommandResult {
     let mut transaction = CheckedTransaction::begin(address)
         .map_err(|failure| CommandFailure::NotStarted(anyhow!("{failure}")))?;
+    if output.skip_changed {
+        transaction = transaction.with_skipping();
+    }
     let Some(result) = write_rows(&mut inverse, &mut transaction, global)? else {
         return Ok(CommandVerdict::Success);
     };
@@ -116,14 +119,15 @@ fn write_rows(
                 is_counted = false;
             }
             Some(part @ (InversePart::Statement { maps: events, .. } | InversePart::Rows(events))) => {
-                if let Some(actions) = logged_actions(&part) {
-                    transaction.begin_statement(actions);
-                }
-                let written = transaction.write(&Inverse::rows(&inverse.format, events));
-                let written = written.map_err(|failure| {
+                let rows = Inverse::rows(&inverse.format, events);
+                let begun = match logged_actions(&part) {
+                    Some(actions) => transaction.begin_statement(actions, &rows),
+                    None => Ok(()),
+                };
+                let written = begun.and_then(|()| transaction.write(&rows)).map_err(|failure| {
                     CommandFailure::Failed(anyhow!("could not undo {name}: {failure}. Nothing was changed"))
-                })?;
-                result.add(written, &mut is_counted);
+                });
+                result.add(written?, &mut is_counted);
             }
         }
     }

@@ -79,7 +79,8 @@ pub(super) fn write(
     if columns == ScriptColumns::OfLog {
         writeln!(
             out,
-            "-- The log does not show which columns are generated: remove such columns from the statements, or use --to."
+            "-- The log shows neither generated columns nor triggers nor foreign keys. Remove generated columns from the\n\
+             -- statements, drop triggers while the script runs, and check the foreign keys afterwards; or use --to."
         )?;
     }
     let (mut text, mut is_open) = (String::new(), false);
@@ -97,11 +98,13 @@ pub(super) fn write(
                 text.push_str(&format!("-- Undoes {}\nBEGIN;\n", transaction.name));
             }
             InversePart::Statement { maps: events, .. } | InversePart::Rows(events) => {
-                if let Some(actions) = logged_actions(&part) {
-                    script.begin_statement(actions);
-                }
                 let rows = Inverse::rows(&inverse.format, events);
-                script.append(&rows, &mut text).map_err(|failure| failed(anyhow!("{failure}")))?;
+                let begun = match logged_actions(&part) {
+                    Some(actions) => script.begin_statement(actions, &rows),
+                    None => Ok(()),
+                };
+                let appended = begun.and_then(|()| script.append(&rows, &mut text));
+                appended.map_err(|failure| failed(anyhow!("{failure}")))?;
             }
         }
         out.write_all(text.as_bytes())?;

@@ -10,7 +10,7 @@ use list::RowConditions;
 use replay::{
     ApplyPlan, ApplyStep, RowEvents, SizedTransaction, SourceStatement, TransactionHead, TransactionShape,
 };
-use sql::TableSelection;
+use sql::{TableSelection, is_row_statement};
 use tracing::warn;
 use undo::{CollectError, InverseCollector, SelectedRows, UndoScope};
 
@@ -32,6 +32,8 @@ pub(super) struct UndoCollector<'c> {
     opener: PayloadOpener,
     /// Format of the last event with a chosen row change.
     pub(super) format: Option<Arc<EventFormat>>,
+    /// Set if other tables were changed by statements.
+    has_other_statements: bool,
     /// Patterns of `tables` that no changed table matches so far, by their indexes.
     unmatched: BTreeSet<usize>,
 }
@@ -46,11 +48,27 @@ impl<'c> UndoCollector<'c> {
         let collector = InverseCollector::new(&env::temp_dir(), INVERSE_MEMORY);
         let collector = collector.context("could not prepare a temporary file")?;
         let unmatched = (0..tables.patterns.len()).collect();
-        Ok(Self { tables, conditions, definitions, collector, opener, format: None, unmatched })
+        let (format, has_other_statements) = (None, false);
+        Ok(Self {
+            tables,
+            conditions,
+            definitions,
+            collector,
+            opener,
+            format,
+            has_other_statements,
+            unmatched,
+        })
     }
 
-    /// Warns of each `--table` that matches no changed table.
+    /// Warns of each `--table` that matches no changed table, and of changes that cannot be seen.
     pub(super) fn warn_unmatched(&self) {
+        if self.has_other_statements {
+            warn!(
+                "the chosen transactions change other tables by statements: changes of the chosen tables that these made \
+                 through views, triggers or functions are not undone"
+            );
+        }
         for pattern in self.unmatched.iter().filter_map(|number| self.tables.patterns.get(*number)) {
             warn!("the chosen transactions change no row of --table {pattern}");
         }
@@ -116,7 +134,7 @@ impl<'c> UndoCollector<'c> {
 
     /// Refuses a statement, unless it certainly changes no selected rows.
     fn check_statement(
-        &self,
+        &mut self,
         statement: &SourceStatement,
         head: &TransactionHead,
     ) -> Result<(), CommandFailure> {
@@ -124,6 +142,7 @@ impl<'c> UndoCollector<'c> {
         let text = statement.text();
         let scope = UndoScope { tables: self.tables, rows };
         if scope.excludes(text.as_bytes(), &statement.default_database) {
+            self.has_other_statements |= is_row_statement(text.as_bytes());
             return Ok(());
         }
         let text: String = text.chars().take(STATEMENT_LENGTH_MAX).collect();
