@@ -32,8 +32,18 @@ enum ColumnName {
     Number(usize),
     /// Column name; `pk` also stands for the primary key, if the key has one column.
     Name(String),
-    /// Column of the primary key: its index in the key, and its name at the creation of the condition.
-    KeyPart(usize, String),
+    /// Column of the primary key.
+    KeyPart(KeyPart),
+}
+
+/// Column of the primary key, in the table from which the condition was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct KeyPart {
+    /// Index in the key.
+    part: usize,
+    /// Index in the table: for logs without column names.
+    column: usize,
+    name: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,7 +78,7 @@ impl fmt::Display for RowCondition {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.column {
             ColumnName::Number(index) => write!(out, "@{}", index + 1)?,
-            ColumnName::Name(name) | ColumnName::KeyPart(_, name) => out.write_str(name)?,
+            ColumnName::Name(name) | ColumnName::KeyPart(KeyPart { name, .. }) => out.write_str(name)?,
         }
         match &self.value {
             ConditionValue::Null => out.write_str("=NULL"),
@@ -131,7 +141,10 @@ impl RowCondition {
     ) -> Result<Option<Self>, DecodeError> {
         let condition = Self::of_field(field, format)?;
         Ok(condition.map(|condition| match condition.column {
-            ColumnName::Name(name) => Self { column: ColumnName::KeyPart(part, name), ..condition },
+            ColumnName::Name(name) => {
+                let column = ColumnName::KeyPart(KeyPart { part, column: field.index(), name });
+                Self { column, ..condition }
+            }
             _ => condition,
         }))
     }
@@ -139,12 +152,14 @@ impl RowCondition {
     /// Returns whether both conditions require the same value of a column of the same name.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         let has_name = |condition: &Self, name: &str| match &condition.column {
-            ColumnName::Name(found) | ColumnName::KeyPart(_, found) => found.eq_ignore_ascii_case(name),
+            ColumnName::Name(found) | ColumnName::KeyPart(KeyPart { name: found, .. }) => {
+                found.eq_ignore_ascii_case(name)
+            }
             ColumnName::Number(_) => false,
         };
         self.value == other.value
             && match &self.column {
-                ColumnName::Name(name) | ColumnName::KeyPart(_, name) => has_name(other, name),
+                ColumnName::Name(name) | ColumnName::KeyPart(KeyPart { name, .. }) => has_name(other, name),
                 ColumnName::Number(_) => self.column == other.column,
             }
     }
@@ -528,8 +543,11 @@ impl ColumnName {
     fn index(&self, table: &Table) -> Result<Option<usize>, OutputRefusal> {
         let name = match self {
             Self::Number(index) => return Ok((*index < table.columns.len()).then_some(*index)),
-            Self::KeyPart(part, name) => match table.primary_key.as_deref() {
+            Self::KeyPart(KeyPart { part, column, name }) => match table.primary_key.as_deref() {
                 Some(key) if !key.is_empty() => return Ok(key.get(*part).map(|part| part.column)),
+                _ if !has_column_names(table) => {
+                    return Ok((*column < table.columns.len()).then_some(*column));
+                }
                 _ => name,
             },
             Self::Name(name) => name,
