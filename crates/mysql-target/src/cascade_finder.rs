@@ -42,7 +42,9 @@ impl CascadeFinder {
                 if self.known.len() >= SETS_MAX {
                     self.known.clear();
                 }
-                self.known.insert(tables, found);
+                let before = self.known.insert(tables, found);
+                assert!(before.is_none(), "ours: the server is asked once for each set of tables");
+                assert!(self.known.len() <= SETS_MAX, "ours: the number of known sets is bounded");
                 found
             }
         };
@@ -68,6 +70,7 @@ fn table_names(maps: &RowEvents) -> Result<Vec<(String, String)>, TargetFailure>
 
 /// Returns the question for the number of foreign keys with actions between these tables.
 fn question(tables: &[(String, String)]) -> String {
+    assert!(!tables.is_empty(), "ours: a statement with cascades has tables");
     let names: Vec<String> = tables
         .iter()
         .map(|(database, table)| format!("({},{})", quote_text(database), quote_text(table)))

@@ -129,6 +129,7 @@ impl CheckedChanges {
 
     /// Makes partial skips errors.
     pub(super) fn refuse_partial_skips(&mut self) {
+        assert!(self.results.applied.is_empty(), "ours: the first change is tracked, too");
         self.changed = Some(ChangedRows::default());
     }
 

@@ -90,6 +90,7 @@ impl ChangedRows {
     ///
     /// Fails if too many rows are tracked.
     pub(super) fn add(&mut self, transition: RowTransition) -> Result<(), TargetFailure> {
+        assert!(self.rows.len() <= ROWS_MAX, "ours: nothing is changed after too many rows");
         if let Some(start) = transition.start {
             self.rows.remove(&start);
         }
