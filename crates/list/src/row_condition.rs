@@ -33,12 +33,12 @@ enum ColumnName {
     /// Column name; `pk` also stands for the primary key, if the key has one column.
     Name(String),
     /// Column of the primary key.
-    KeyPart(KeyPart),
+    KeyPart(KeyPartColumn),
 }
 
 /// Column of the primary key, in the table from which the condition was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct KeyPart {
+struct KeyPartColumn {
     /// Index in the key.
     part: usize,
     /// Index in the table: for logs without column names.
@@ -78,7 +78,9 @@ impl fmt::Display for RowCondition {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.column {
             ColumnName::Number(index) => write!(out, "@{}", index + 1)?,
-            ColumnName::Name(name) | ColumnName::KeyPart(KeyPart { name, .. }) => out.write_str(name)?,
+            ColumnName::Name(name) | ColumnName::KeyPart(KeyPartColumn { name, .. }) => {
+                out.write_str(name)?
+            }
         }
         match &self.value {
             ConditionValue::Null => out.write_str("=NULL"),
@@ -142,7 +144,7 @@ impl RowCondition {
         let condition = Self::of_field(field, format)?;
         Ok(condition.map(|condition| match condition.column {
             ColumnName::Name(name) => {
-                let column = ColumnName::KeyPart(KeyPart { part, column: field.index(), name });
+                let column = ColumnName::KeyPart(KeyPartColumn { part, column: field.index(), name });
                 Self { column, ..condition }
             }
             _ => condition,
@@ -152,14 +154,16 @@ impl RowCondition {
     /// Returns whether both conditions require the same value of a column of the same name.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         let has_name = |condition: &Self, name: &str| match &condition.column {
-            ColumnName::Name(found) | ColumnName::KeyPart(KeyPart { name: found, .. }) => {
+            ColumnName::Name(found) | ColumnName::KeyPart(KeyPartColumn { name: found, .. }) => {
                 found.eq_ignore_ascii_case(name)
             }
             ColumnName::Number(_) => false,
         };
         self.value == other.value
             && match &self.column {
-                ColumnName::Name(name) | ColumnName::KeyPart(KeyPart { name, .. }) => has_name(other, name),
+                ColumnName::Name(name) | ColumnName::KeyPart(KeyPartColumn { name, .. }) => {
+                    has_name(other, name)
+                }
                 ColumnName::Number(_) => self.column == other.column,
             }
     }
@@ -543,7 +547,7 @@ impl ColumnName {
     fn index(&self, table: &Table) -> Result<Option<usize>, OutputRefusal> {
         let name = match self {
             Self::Number(index) => return Ok((*index < table.columns.len()).then_some(*index)),
-            Self::KeyPart(KeyPart { part, column, name }) => match table.primary_key.as_deref() {
+            Self::KeyPart(KeyPartColumn { part, column, name }) => match table.primary_key.as_deref() {
                 Some(key) if !key.is_empty() => return Ok(key.get(*part).map(|part| part.column)),
                 _ if !has_column_names(table) => {
                     return Ok((*column < table.columns.len()).then_some(*column));
