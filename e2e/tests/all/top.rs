@@ -59,6 +59,14 @@ fn the_activity_of_a_store_is_counted() -> Result<()> {
     let end: u64 = end.split_whitespace().nth(1).context("no position")?.parse()?;
     ensure!(store["position"] == end && store["is_behind"] == false, "{end}: {found:#}");
     ensure!(found["processes"].as_array().is_some_and(Vec::is_empty), "{found:#}");
+    // The transactions of the window are in an earlier log now.
+    server.sql("flush binary logs")?;
+    let rotated = &document(&[&index, "--window=600"])?["store"];
+    ensure!(rotated["largest"].as_array().map(Vec::len) == Some(6), "{rotated:#}");
+    ensure!(
+        rotated["log_name"] != store["log_name"] && rotated["newest_age_seconds"].is_number(),
+        "{rotated:#}"
+    );
     Ok(())
 }
 

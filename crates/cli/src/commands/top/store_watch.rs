@@ -23,7 +23,7 @@ const SIZES: PieceSizes = PieceSizes { chunk_size: 256 << 10, large_size: 16 << 
 /// Number of steps after which the time is compared with the limit.
 const STEPS_PER_CHECK: u32 = 1000;
 
-/// A store that is followed from the start of its newest log.
+/// A store that is followed from the start of a log.
 pub(super) struct StoreObserver {
     path: PathBuf,
     log: PathBuf,
@@ -52,7 +52,7 @@ pub(super) struct StoreView {
 impl StoreObserver {
     pub(super) fn new(store: Store, keyring: Option<PathBuf>, window_s: u64) -> Result<Self, CommandFailure> {
         let path = store.path().to_owned();
-        let log = store.logs().last().cloned().ok_or_else(|| {
+        let log = first_log(&store, keyring.as_deref(), window_s).ok_or_else(|| {
             CommandFailure::NotStarted(anyhow!("{} lists no logs yet: start again later", path.display()))
         })?;
         let walk = open(&log, keyring.as_deref());
@@ -149,12 +149,40 @@ impl StoreObserver {
     }
 }
 
+/// Returns the newest log that was begun before the window. Without such a log, returns the oldest one that can be read;
+/// `None` if there are no logs.
+fn first_log(store: &Store, keyring: Option<&Path>, window_s: u64) -> Option<PathBuf> {
+    let window_start_s = (logs::now_us() / 1_000_000).saturating_sub(window_s);
+    let mut first = store.logs().last()?;
+    for earlier in store.logs().iter().rev().skip(1) {
+        let is_within = start_time_s(first, keyring).is_some_and(|time| u64::from(time) >= window_start_s);
+        if !is_within || start_time_s(earlier, keyring).is_none() {
+            break;
+        }
+        first = earlier;
+    }
+    Some(first.clone())
+}
+
+/// Returns the time of a log's first event, in seconds since 1970; `None` if it cannot be read.
+fn start_time_s(log: &Path, keyring: Option<&Path>) -> Option<u32> {
+    let mut reader = open_reader(log, keyring).ok()?;
+    match reader.next_event() {
+        Ok(ReadOutcome::Some(event)) => Some(event.raw.header().timestamp),
+        _ => None,
+    }
+}
+
 fn open(log: &Path, keyring: Option<&Path>) -> Result<LogWalk, LogError> {
+    let reader = open_reader(log, keyring)?;
+    Ok(LogWalk::new(PieceReader::new(reader, SIZES, PayloadOpener::new()), EventWalk::default()))
+}
+
+fn open_reader(log: &Path, keyring: Option<&Path>) -> Result<LogReader, LogError> {
     let reader = LogReader::open_stored(log)?;
-    let reader = match keyring {
+    Ok(match keyring {
         // Read the keyring again for each log, because keys are rotated.
         Some(path) => reader.with_keyring(Arc::new(read_keyring(path)?)),
         None => reader,
-    };
-    Ok(LogWalk::new(PieceReader::new(reader, SIZES, PayloadOpener::new()), EventWalk::default()))
+    })
 }
