@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use binlog::encryption::ENCRYPTED_HEADER_SIZE;
-use binlog::{MAGIC, MAGIC_ENCRYPTED};
+use binlog::{EventFlags, MAGIC, MAGIC_ENCRYPTED};
 use sha2::{Digest, Sha256};
 
 use crate::archive_error::ArchiveError;
@@ -14,9 +14,6 @@ use crate::segment::{hex, read_failed};
 
 /// Offset of the flags in an event's header.
 const FLAGS_AT: usize = 17;
-/// Flag of a log that its server is writing, in the first byte of the flags: LOG_EVENT_BINLOG_IN_USE_F. The server
-/// clears it in the first event when it closes the log. The event's checksum does not cover the flag.
-const IN_USE: u8 = 1;
 
 /// Size of the pieces in which a log is read.
 const PIECE_SIZE: usize = 1 << 20;
@@ -48,11 +45,12 @@ fn beginning_digests(log: &mut impl Read, size: u64) -> io::Result<[String; 2]> 
     }
 }
 
-/// Changes the in-use flag. In an encrypted log, too: MySQL's cipher combines each byte with a key byte by XOR.
+/// Changes the in-use flag, which the server clears in the first event when it closes the log. The event's checksum
+/// does not cover the flag. In an encrypted log, too: MySQL's cipher combines each byte with a key byte by XOR.
 fn flip_in_use(log: &mut [u8]) {
     let header = if log.starts_with(&MAGIC_ENCRYPTED) { ENCRYPTED_HEADER_SIZE } else { 0 };
     if let Some(flags) = log.get_mut(header + MAGIC.len() + FLAGS_AT) {
-        *flags ^= IN_USE;
+        *flags ^= EventFlags::IN_USE.0 as u8;
     }
 }
 
