@@ -5,7 +5,8 @@ use binlog::events::Query;
 use binlog::{Flavour, TransactionVerb};
 use sql::ddl::{ColumnKey, ColumnPosition, DdlStatement, NamedTable, TableChange, TableElement};
 use sql::{
-    SqlWords, StatementKind, classify_statement, executed_statement, first_word, is_row_statement, query_text,
+    SqlWords, StatementKind, TableReference, classify_statement, executed_statement, first_word,
+    is_row_statement, query_text,
 };
 
 use crate::row_condition::RowCondition;
@@ -74,10 +75,12 @@ impl SearchedTable<'_> {
     /// Returns whether `ALTER TABLE … EXCHANGE PARTITION … WITH TABLE` names the table as the other one.
     fn is_exchanged_by(&self, query: &Query<'_>) -> bool {
         let StatementKind::Tables(tables) = classify_statement(query.sql) else { return false };
-        tables.iter().skip(1).any(|other| {
-            let database = other.database.as_deref().unwrap_or(query.database);
-            is_same(database, self.database) && is_same(&other.table, self.table)
-        })
+        tables.iter().skip(1).any(|other| self.is_referenced(other, query.database))
+    }
+
+    fn is_referenced(&self, named: &TableReference, default: &[u8]) -> bool {
+        let (database, table) = named.resolve(default);
+        is_same(database, self.database) && is_same(table, self.table)
     }
 
     fn is_table(&self, name: &NamedTable, default: &[u8]) -> bool {
@@ -130,10 +133,9 @@ impl SearchedTable<'_> {
         match classify_statement(query.sql) {
             // Functions, and other statements whose tables are not found.
             StatementKind::Tables(tables) if tables.is_empty() => true,
-            StatementKind::Tables(tables) => tables.iter().any(|named| {
-                let (database, table) = named.resolve(query.database);
-                is_same(database, self.database) && is_same(table, self.table)
-            }),
+            StatementKind::Tables(tables) => {
+                tables.iter().any(|named| self.is_referenced(named, query.database))
+            }
             _ => false,
         }
     }
