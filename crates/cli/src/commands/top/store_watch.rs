@@ -154,12 +154,12 @@ impl StoreObserver {
 fn first_log(store: &Store, keyring: Option<&Path>, window_s: u64) -> Option<PathBuf> {
     let window_start_s = (logs::now_us() / 1_000_000).saturating_sub(window_s);
     let mut first = store.logs().last()?;
-    for earlier in store.logs().iter().rev().skip(1) {
-        let is_within = start_time_s(first, keyring).is_some_and(|time| u64::from(time) >= window_start_s);
-        if !is_within || start_time_s(earlier, keyring).is_none() {
+    for log in store.logs().iter().rev() {
+        let Some(start_s) = start_time_s(log, keyring) else { break };
+        first = log;
+        if u64::from(start_s) < window_start_s {
             break;
         }
-        first = earlier;
     }
     Some(first.clone())
 }
