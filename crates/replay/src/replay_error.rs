@@ -46,7 +46,7 @@ pub enum ReplayError {
     Apply {
         /// Log, position and GTID of the transaction.
         transaction: String,
-        /// Whether the transaction has a GTID of MySQL.
+        /// True if the transaction has a GTID of MySQL.
         has_gtid: bool,
         /// Error from the target.
         #[source]
