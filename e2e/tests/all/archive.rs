@@ -28,6 +28,11 @@ struct Archive {
 }
 
 impl Archive {
+    /// Returns the archive in a directory of the test.
+    fn below(directory: &Path) -> Self {
+        Self { location: directory.join("archive").display().to_string(), variables: Vec::new() }
+    }
+
     fn on(server: &ObjectServer, prefix: &str) -> Self {
         Self { location: server.url(prefix), variables: server.variables() }
     }
@@ -202,8 +207,7 @@ fn archives_once(archive: &Archive) -> Result<()> {
 #[test]
 fn another_log_of_the_same_name_is_refused() -> Result<()> {
     let directory = tempfile::tempdir()?;
-    let archive =
-        Archive { location: directory.path().join("archive").display().to_string(), variables: Vec::new() };
+    let archive = Archive::below(directory.path());
     let log = directory.path().join("binlog.000001");
     fs::copy(workspace_root().join("samples/types.binlog"), &log)?;
     archive.add(std::slice::from_ref(&log), &[])?;
@@ -221,8 +225,7 @@ fn another_log_of_the_same_name_is_refused() -> Result<()> {
 #[test]
 fn a_log_that_has_grown_replaces_its_beginning() -> Result<()> {
     let directory = tempfile::tempdir()?;
-    let archive =
-        Archive { location: directory.path().join("archive").display().to_string(), variables: Vec::new() };
+    let archive = Archive::below(directory.path());
     let log = directory.path().join("binlog.000001");
     let bytes = fs::read(workspace_root().join("samples/types.binlog"))?;
     let mut beginning = bytes[..bytes.len() / 2].to_vec();
@@ -304,8 +307,7 @@ fn a_lost_segment_is_written_again() -> Result<()> {
 #[test]
 fn a_lost_segment_is_not_replaced_by_another_log() -> Result<()> {
     let directory = tempfile::tempdir()?;
-    let archive =
-        Archive { location: directory.path().join("archive").display().to_string(), variables: Vec::new() };
+    let archive = Archive::below(directory.path());
     let log = directory.path().join("binlog.000001");
     fs::copy(workspace_root().join("samples/types.binlog"), &log)?;
     archive.add(std::slice::from_ref(&log), &[])?;
@@ -474,8 +476,7 @@ fn encrypted_logs_are_restored_with_their_key() -> Result<()> {
     let keyring = samples.join("keyring").display().to_string();
     let logs: Vec<PathBuf> = (1..=3).map(|number| samples.join(format!("binlog.00000{number}"))).collect();
     let directory = tempfile::tempdir()?;
-    let archive =
-        Archive { location: directory.path().join("archive").display().to_string(), variables: Vec::new() };
+    let archive = Archive::below(directory.path());
     archive.add(&logs, &["--keyring", &keyring])?;
     ensure!(archive.run(&["verify", &archive.location])?.code == Some(0));
     let to = directory.path().join("restored").display().to_string();

@@ -131,7 +131,7 @@ fn logs_of_other_servers_do_not_show_that_a_log_is_closed() -> Result<()> {
     Ok(())
 }
 
-/// What an earlier run has archived is read back before the log is deleted, also if change tables are added now.
+/// The segment of an earlier run is read back before the log is deleted, also if change tables are added now.
 #[test]
 fn logs_with_a_damaged_segment_stay() -> Result<()> {
     let store = ArchivedStore::create(&NAMES[..2], None)?;
