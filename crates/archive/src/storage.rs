@@ -303,6 +303,7 @@ impl ArchiveStorage {
             next: range.start,
             pieces: VecDeque::new(),
             current: io::Cursor::default(),
+            is_failed: false,
         }
     }
 
@@ -445,7 +446,8 @@ impl ObjectUpload {
     ///
     /// Fails if the object store fails.
     pub fn put(&mut self, bytes: &[u8]) -> Result<(), ArchiveError> {
-        let Some(writer) = &mut self.writer else { return Ok(()) };
+        let writer =
+            self.writer.as_mut().unwrap_or_else(|| unreachable!("ours: only `finish` takes the writer"));
         for piece in bytes.chunks(PART_SIZE) {
             let sent = self.storage.shared.runtime.block_on(async {
                 writer.wait_for_capacity(PARTS_MAX).await?;
@@ -463,7 +465,8 @@ impl ObjectUpload {
     ///
     /// Fails if the object store fails.
     pub fn finish(mut self) -> Result<(), ArchiveError> {
-        let Some(writer) = self.writer.take() else { return Ok(()) };
+        let writer =
+            self.writer.take().unwrap_or_else(|| unreachable!("ours: only `finish` takes the writer"));
         let finished = self.storage.shared.runtime.block_on(writer.finish());
         finished.map(drop).map_err(|cause| self.storage.failed("complete", &self.name, cause))
     }
@@ -488,6 +491,8 @@ pub struct ObjectReader {
     next: u64,
     pieces: VecDeque<JoinHandle<Result<Vec<u8>, object_store::Error>>>,
     current: io::Cursor<Vec<u8>>,
+    /// A piece could not be read: later pieces must not follow in its place.
+    is_failed: bool,
 }
 
 impl fmt::Debug for ObjectReader {
@@ -518,12 +523,17 @@ impl Read for ObjectReader {
             if size > 0 || out.is_empty() {
                 return Ok(size);
             }
+            if self.is_failed {
+                return Err(io::Error::other(format!("an earlier read of {} failed", self.name)));
+            }
             self.fetch_ahead();
             let Some(piece) = self.pieces.pop_front() else { return Ok(0) };
-            let piece = self.storage.shared.runtime.block_on(piece).map_err(io::Error::other)?;
-            let piece =
-                piece.map_err(|cause| io::Error::other(self.storage.failed("read", &self.name, cause)))?;
-            self.current = io::Cursor::new(piece);
+            let piece = self.storage.shared.runtime.block_on(piece).map_err(io::Error::other);
+            let piece = piece.and_then(|piece| {
+                piece.map_err(|cause| io::Error::other(self.storage.failed("read", &self.name, cause)))
+            });
+            self.is_failed = piece.is_err();
+            self.current = io::Cursor::new(piece?);
         }
     }
 }

@@ -119,7 +119,7 @@ impl Archive {
             Some(known) if !is_beginning(known, path)? => return Err(ArchiveError::OtherLog { name: log }),
             known => known.is_some(),
         };
-        let segment = format!("{SEGMENTS}/{log}.{}", random_suffix());
+        let segment = format!("{SEGMENTS}/{log}.{}", random_suffix()?);
         let mut upload = self.objects.upload(&segment)?;
         let mut source = ProgressReader { input: open()?, done: 0, progress };
         let summary = write_segment(&mut source, options.keyring, |bytes| upload.put(bytes));
@@ -263,7 +263,8 @@ impl Archive {
 
     /// Replaces the manifest of a log, and deletes what only the earlier one names.
     fn replace(&self, known: &Manifest, manifest: &Manifest) -> Result<(), ArchiveError> {
-        // If `prune` has deleted the log meanwhile, the manifest would name a deleted segment.
+        // If `prune` has deleted the log meanwhile, the manifest would name a deleted segment. Only the short time until the
+        // next request remains: not all object stores can replace an object only if it still exists.
         if self.manifest(&manifest.log)?.is_none() {
             return Err(ArchiveError::Deleted { name: manifest.log.clone() });
         }
@@ -356,10 +357,8 @@ fn front_digest(file: File) -> Result<String, ArchiveError> {
 }
 
 /// Returns a suffix that no other upload has, so that no upload replaces the segment of another one.
-fn random_suffix() -> String {
+fn random_suffix() -> Result<String, ArchiveError> {
     let mut bytes = [0; 8];
-    if getrandom::fill(&mut bytes).is_err() {
-        bytes = (jiff::Timestamp::now().as_nanosecond() as u64 ^ u64::from(std::process::id())).to_le_bytes();
-    }
-    format!("{:016x}", u64::from_le_bytes(bytes))
+    getrandom::fill(&mut bytes).map_err(|cause| ArchiveError::Read { cause: io::Error::other(cause) })?;
+    Ok(format!("{:016x}", u64::from_le_bytes(bytes)))
 }

@@ -19,8 +19,8 @@ use crate::segment_error::SegmentError;
 const READ_AHEAD: usize = 2;
 
 impl Archive {
-    /// Rebuilds an archived log byte for byte, and passes it to `take`. The log is complete and correct only if this
-    /// returns without an error.
+    /// Rebuilds an archived log byte for byte, and passes it to `take`, until `take` returns `Break`. The log is complete
+    /// and correct only if this returns without an error and `take` never returned `Break`.
     ///
     /// # Errors
     ///
