@@ -209,7 +209,7 @@ impl<'d, 's> ClientDump<'d, 's> {
     fn start(&mut self) -> Result<DumpStream, DumpError> {
         let shared = self.session.shared;
         let options = DumpOptions {
-            server_id: shared.server().server_id,
+            server_id: shared.server_id(),
             checksum: self.checksum(),
             heartbeat_period: self.heartbeat_period(),
             heartbeat_version: match self.request.flags.contains(DumpFlags::HEARTBEAT_V2) {
@@ -553,7 +553,7 @@ impl<'d, 's> ClientDump<'d, 's> {
             let error = ServerError::new(1236, "HY000", message);
             self.session.respond(|response| response.error(&error));
         }
-        self.session.link.flush()?;
+        self.session.flush()?;
         Ok(DumpOutcome::Closed)
     }
 
@@ -576,7 +576,7 @@ impl<'d, 's> ClientDump<'d, 's> {
         }
         let error = error.to_server_error();
         self.session.respond(|response| response.error(&error));
-        self.session.link.flush()?;
+        self.session.flush()?;
         Ok(DumpOutcome::Closed)
     }
 }

@@ -95,8 +95,14 @@ pub(crate) fn log_in(
             ServerStep::Authenticated(login) => match account.take() {
                 Some(account) if is_secure(link, &account) => {
                     if !registration.admit_user(&account.user, account.connections_max()) {
+                        // The password is right: this is no failed attempt to log in.
+                        shared.throttle.forget(address);
+                        add(&shared.counters.refused_connections, 1);
                         let error = too_many_user_connections(&account.user);
-                        handshake.refuse(error, &mut link.packets)
+                        shared.notify(RelayNotice::LoginFailed { peer, error: error.to_string() });
+                        handshake.refuse(error, &mut link.packets);
+                        link.flush()?;
+                        return Ok(None);
                     } else {
                         remember_digest(&account, login.digest, shared);
                         shared.throttle.forget(address);
@@ -227,7 +233,7 @@ fn known_digest(account: &ClientAccount, shared: &RelayShared) -> Option<Passwor
 
 fn remember_digest(account: &ClientAccount, digest: Option<PasswordDigest>, shared: &RelayShared) {
     if let Some(digest) = digest {
-        // The number of accounts bounds the map.
+        // Cleared when the accounts are reloaded, so the number of accounts bounds the map.
         lock(&shared.digests).insert(digest_key(account), digest);
     }
 }

@@ -162,11 +162,11 @@ impl ClientRegistry {
         registration.client.set_activity(activity);
         let facts = registration.client.facts();
         let others = list.by_id.values().filter(|other| !Arc::ptr_eq(other, &registration.client));
-        let displaced = others.filter(|earlier| is_dump_of_same_replica(&facts, &earlier.facts()));
+        let displaced = others.filter(|earlier| is_dump_of_same_replica(&facts, &lock(&earlier.state).facts));
         displaced
             .map(|earlier| {
                 earlier.end(EndReason::Displaced);
-                earlier.facts().connection_id
+                lock(&earlier.state).facts.connection_id
             })
             .collect()
     }
@@ -260,7 +260,7 @@ impl ConnectedClient {
         state.end.get_or_insert(reason);
         let is_blocked = state.is_blocked();
         let closed = match reason {
-            EndReason::Killed if is_dump(&state.facts) => Shutdown::Both,
+            EndReason::Killed if state.facts.is_dump() => Shutdown::Both,
             EndReason::Killed | EndReason::Displaced if is_blocked => Shutdown::Both,
             _ => Shutdown::Read,
         };
@@ -270,14 +270,9 @@ impl ConnectedClient {
     }
 }
 
-/// Returns whether the client reads logs.
-fn is_dump(client: &ClientFacts) -> bool {
-    client.command.starts_with("Binlog Dump")
-}
-
 /// Returns whether `other` is a dump, and of the same replica.
 fn is_dump_of_same_replica(replica: &ClientFacts, other: &ClientFacts) -> bool {
-    is_dump(other)
+    other.is_dump()
         && match (&replica.server_uuid, &other.server_uuid) {
             (Some(uuid), Some(other)) => uuid == other,
             (None, None) => {

@@ -103,7 +103,7 @@ pub(crate) fn serve_client(
         let error = ServerError::new(1053, "08S01", "Server shutdown in progress");
         session.respond(|response| response.error(&error));
         // Fails if the client has disconnected.
-        let _ = session.link.flush();
+        let _ = session.flush();
     }
     outcome
 }
@@ -161,7 +161,7 @@ impl ServedSession<'_> {
             self.registration.client.begin_command();
             self.registration.client.set_activity(ClientActivity::QUERY);
             if self.answer(&payload)? == CommandOutcome::Close {
-                return self.link.flush();
+                return self.flush();
             }
         }
     }
@@ -214,7 +214,7 @@ impl ServedSession<'_> {
             self.link.receive()?;
         }
         self.refuse(&ServerError::from_wire(error));
-        self.link.flush()
+        self.flush()
     }
 
     fn answer(&mut self, payload: &[u8]) -> io::Result<CommandOutcome> {

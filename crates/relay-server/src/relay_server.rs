@@ -9,11 +9,11 @@ use std::sync::{Arc, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use logs::StoreWatch;
+use logs::{StoreWatch, lock};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use relay::{
     AccountFile, FormChoice, LogForm, RelayFacts, RelayStore, SourceLimits, SqlResponder, UpstreamControl,
-    oldest_log_in_use,
+    first_log_in_use,
 };
 use servers::ServerAddress;
 use wire::{PacketCodec, ServerError, ServerHandshake};
@@ -230,15 +230,14 @@ impl RelayServer {
         Arc::clone(&self.shared) as Arc<dyn RelayFacts>
     }
 
-    /// Returns a function that finds the oldest log that a connected client reads, in this form if one is given.
-    pub fn log_watcher(&self, form: Option<LogForm>) -> impl Fn() -> Option<String> + Send + Sync + use<> {
+    /// Returns a function that finds, among the given logs, the first that a connected client reads, in this form if one
+    /// is given.
+    pub fn log_finder(
+        &self,
+        form: Option<LogForm>,
+    ) -> impl Fn(&[&str]) -> Option<usize> + Send + Sync + use<> {
         let shared = Arc::downgrade(&self.shared);
-        move || {
-            let shared = shared.upgrade()?;
-            // Without the list, protect no log.
-            let names = shared.forms.store().log_names().ok()?;
-            oldest_log_in_use(&*shared, &names, form)
-        }
+        move |logs| first_log_in_use(&*shared.upgrade()?, logs, form)
     }
 
     /// Reads accounts and certificates again. If one file cannot be used, changes nothing.
@@ -258,6 +257,7 @@ impl RelayServer {
             was_without_accounts.store(false, Ordering::Relaxed);
         }
         *self.shared.files.write().unwrap_or_else(PoisonError::into_inner) = LoadedFiles { tls, accounts };
+        lock(&self.shared.digests).clear();
         Ok(())
     }
 

@@ -154,6 +154,11 @@ impl RelayShared {
         }
     }
 
+    /// Returns the `server_id` of the relay.
+    pub(crate) fn server_id(&self) -> u32 {
+        self.options.server_id.unwrap_or(self.identity.server_id)
+    }
+
     /// Returns the MariaDB GTIDs of all stored transactions.
     pub(crate) fn mariadb_state(&self) -> Result<MariadbState, RelayError> {
         let as_is = self.forms.source(LogForm::AsIs);
@@ -198,7 +203,7 @@ impl RelayFacts for RelayShared {
         let version = newest.and_then(|newest| store.writer_version(&newest).ok().flatten());
         RelayedServer {
             version: version.unwrap_or_else(|| VERSION_DEFAULT.to_owned()),
-            server_id: self.options.server_id.unwrap_or(self.identity.server_id),
+            server_id: self.server_id(),
             server_uuid: self.identity.server_uuid.clone(),
             port: self.address.port(),
             connections_max: self.options.connections_max,

@@ -427,7 +427,17 @@ impl DumpSession {
                 let bytes = &chunk.bytes()[slice.range()];
                 let list = RawEvent::new(bytes, chunk.format().checksum.for_events())
                     .and_then(|raw| raw.decode(chunk.format()).map(|event| gtid_list(&event)));
-                progress.merge_list(&list.unwrap_or_default());
+                match list {
+                    Ok(list) => progress.merge_list(&list),
+                    Err(error) => {
+                        let (name, position) = (self.log.to_string(), self.position);
+                        return Err(self.fail(DumpError::reading(RelayError::Event {
+                            name,
+                            position,
+                            error,
+                        })));
+                    }
+                }
             }
             _ => {}
         }

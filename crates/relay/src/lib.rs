@@ -107,6 +107,5 @@ pub use crate::sql_responder::{BinlogEvents, SqlResponder, sql_mode};
 pub use crate::state_reader::{StateReader, StoredState};
 pub use crate::statement_interrupt::StatementInterrupt;
 pub use crate::upstream_control::{
-    SourceChange, SourceOption, UpstreamControl, UpstreamError, UpstreamStatus, UpstreamTls,
-    oldest_log_in_use,
+    SourceChange, SourceOption, UpstreamControl, UpstreamError, UpstreamStatus, UpstreamTls, first_log_in_use,
 };

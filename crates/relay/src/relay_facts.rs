@@ -384,3 +384,10 @@ pub struct ClientFacts {
     /// Progress of the dump; `None` before the client requests a log.
     pub progress: Option<ClientProgress>,
 }
+
+impl ClientFacts {
+    /// Returns whether the client reads logs.
+    pub fn is_dump(&self) -> bool {
+        self.command.starts_with("Binlog Dump")
+    }
+}

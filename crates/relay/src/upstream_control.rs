@@ -198,24 +198,19 @@ pub(crate) struct LogReaderPosition {
     pub(crate) client: String,
 }
 
-/// Returns the oldest log that a connected client reads, in this form if one is given; `None` if no client reads one.
-pub fn oldest_log_in_use(
-    relay: &dyn RelayFacts,
-    names: &[std::sync::Arc<str>],
-    form: Option<LogForm>,
-) -> Option<String> {
-    let mut readers = log_readers(relay, names);
-    readers.retain(|reader| form.is_none() || reader.form == form);
-    let first = readers.into_iter().min_by_key(|reader| reader.log)?;
-    Some(names[first.log].to_string())
+/// Returns the number of the first of these logs that a connected client reads, in this form if one is given.
+pub fn first_log_in_use(relay: &dyn RelayFacts, logs: &[&str], form: Option<LogForm>) -> Option<usize> {
+    let readers = log_readers(relay, logs).into_iter();
+    readers.filter(|reader| form.is_none() || reader.form == form).map(|reader| reader.log).min()
 }
 
 /// Returns the clients that read logs.
-pub(crate) fn log_readers(relay: &dyn RelayFacts, names: &[std::sync::Arc<str>]) -> Vec<LogReaderPosition> {
+pub(crate) fn log_readers(relay: &dyn RelayFacts, logs: &[&str]) -> Vec<LogReaderPosition> {
     let reader = |client: crate::relay_facts::ClientFacts| {
-        let (log, _) = client.position.filter(|_| client.command.starts_with("Binlog Dump"))?;
+        let is_dump = client.is_dump();
+        let (log, _) = client.position.filter(|_| is_dump)?;
         Some(LogReaderPosition {
-            log: names.iter().position(|name| **name == *log)?,
+            log: logs.iter().position(|name| **name == *log)?,
             form: client.form,
             connection_id: client.connection_id,
             client: format!("{}@{}", client.user, client.host),

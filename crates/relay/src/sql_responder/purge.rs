@@ -45,7 +45,8 @@ pub(super) fn purge(
         let message = format!("file {active} was not purged because it is the active log file.");
         session.warn(WarningLevel::Warning, LOG_IS_ACTIVE, message);
     }
-    let readers = log_readers(relay, &names);
+    let logs: Vec<&str> = names.iter().map(|name| &**name).collect();
+    let readers = log_readers(relay, &logs);
     let is_forced = is_forced(session);
     if is_forced {
         warn_of_readers(readers.iter().filter(|reader| reader.log < count), &names, session);

@@ -310,15 +310,8 @@ fn serve(
     let server = RelayServer::start(store.map_err(|error| not_started(error.into()))?, options)
         .map_err(|error| not_started(with_advice(error)))?;
     if let Some(control) = control {
-        let find_first = |form| {
-            let oldest_in_use = server.log_watcher(form);
-            move |logs: &[&str]| {
-                let oldest = oldest_in_use()?;
-                logs.iter().position(|log| *log == oldest)
-            }
-        };
-        control.protect_logs(find_first(None));
-        control.hold_compression(find_first(Some(LogForm::AsIs)));
+        control.protect_logs(server.log_finder(None));
+        control.hold_compression(server.log_finder(Some(LogForm::AsIs)));
     }
     site.set_serving(&server);
     info!("serving {} at {}", directory.display(), server.address());

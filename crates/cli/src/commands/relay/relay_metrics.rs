@@ -56,7 +56,7 @@ pub(super) const RELAY_METRICS: &[RelayMetric] = &[
     }),
     RelayMetric::counter(
         "bintide_relay_refused_connections_total",
-        "Connections refused because of --max-connections.",
+        "Connections refused because of --max-connections or the limit of an account.",
         |figures| count(&figures.counters.refused_connections),
     ),
     RelayMetric::counter("bintide_relay_dumps_total", "Dumps started.", |figures| {
