@@ -2,7 +2,7 @@
 
 use std::io;
 
-use binlog::Event as Body;
+use binlog::{DecodeError, Event as Body};
 use sql::numbers::put_u64;
 
 use crate::broker_output::BrokerOutput;
@@ -167,10 +167,12 @@ impl RecordSink {
     }
 
     /// Adds the GTIDs in the head of a log of the server.
-    pub fn begin_log(&mut self, head: &Body<'_>) {
-        if let Some(gtid_state) = &mut self.progress.gtid_state {
-            gtid_state.add_log_head(head);
-        }
+    ///
+    /// # Errors
+    ///
+    /// Fails if they cannot be decoded.
+    pub fn begin_log(&mut self, head: &Body<'_>) -> Result<(), DecodeError> {
+        self.progress.gtid_state.as_mut().map_or(Ok(()), |gtid_state| gtid_state.add_log_head(head))
     }
 
     /// Returns the index of the records in the buffer; `None` if records have no keys.

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use binlog::Event as Body;
 use binlog::events::MariadbGtid;
 use binlog::gtid::{Gtid, GtidSet};
+use binlog::{DecodeError, Event as Body};
 
 /// Server whose log is read, and the GTIDs received from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,10 +32,14 @@ impl StreamGtidState {
     }
 
     /// Adds the GTIDs of all logs before this one, which the head of a log lists.
-    pub fn add_log_head(&mut self, head: &Body<'_>) {
+    ///
+    /// # Errors
+    ///
+    /// Fails if the GTID set cannot be decoded.
+    pub fn add_log_head(&mut self, head: &Body<'_>) -> Result<(), DecodeError> {
         match (head, &mut self.gtids) {
             (Body::PreviousGtids(previous), gtids) => {
-                let Ok(set) = GtidSet::decode(previous.set) else { return };
+                let set = GtidSet::decode(previous.set)?;
                 match gtids {
                     Some(StreamGtids::Set(gtids)) => gtids.add_all(&set),
                     gtids => *gtids = Some(StreamGtids::Set(set)),
@@ -48,6 +52,7 @@ impl StreamGtidState {
             }
             _ => {}
         }
+        Ok(())
     }
 
     /// Adds a received transaction by its GTID as text. After a transaction without a GTID, the state is unknown until
@@ -174,7 +179,7 @@ mod tests {
         let begin = |gtid_state: &mut StreamGtidState, set: &str| {
             let (set, mut bytes) = (set.parse::<GtidSet>().unwrap(), Vec::new());
             set.encode(set.format(), &mut bytes);
-            gtid_state.add_log_head(&Body::PreviousGtids(PreviousGtids { set: &bytes }));
+            gtid_state.add_log_head(&Body::PreviousGtids(PreviousGtids { set: &bytes })).unwrap();
         };
         begin(&mut gtid_state, "");
         check(&gtid_state, &format!("server {A}\ngtids \n"));
@@ -191,6 +196,9 @@ mod tests {
         check(&gtid_state, &format!("server {A}\n"));
         begin(&mut gtid_state, &format!("{A}:1-8"));
         check(&gtid_state, &format!("server {A}\ngtids {A}:1-8\n"));
+        let damaged = Body::PreviousGtids(PreviousGtids { set: &[1, 2, 3] });
+        gtid_state.add_log_head(&damaged).unwrap_err();
+        check(&gtid_state, &format!("server {A}\ngtids {A}:1-8\n"));
     }
 
     #[test]
@@ -201,7 +209,8 @@ mod tests {
         };
         let entries = [entry(0, 2, 5), entry(0, 1, 9), entry(3, 1, 2)].concat();
         gtid_state
-            .add_log_head(&Body::MariadbGtidList(MariadbGtidList { count_and_flags: 3, entries: &entries }));
+            .add_log_head(&Body::MariadbGtidList(MariadbGtidList { count_and_flags: 3, entries: &entries }))
+            .unwrap();
         gtid_state.add(Some("3-2-4"));
         check(&gtid_state, "server 1\ngtids 0-1-9,3-2-4\n");
         assert_eq!(StreamGtidState::parse("server 1\ngtids x\n"), None);

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
-use binlog::{EventFormat, EventType, MAGIC};
+use binlog::{DecodeError, EventFormat, EventType, MAGIC};
 use logs::{LogEvent, is_file_name};
 use receive::{CANNOT_SEND, is_transient, start_after};
 use servers::{
@@ -16,8 +16,8 @@ use servers::{
 use sql::UnmatchedRules;
 use sql::quote::quote_text;
 use stream::{
-    RecordSink, ResumePosition, ResumeToken, StreamGtidState, StreamGtids, StreamInput, StreamSettings,
-    Streamer,
+    RecordSink, ResumePosition, ResumeToken, StreamError, StreamGtidState, StreamGtids, StreamInput,
+    StreamSettings, Streamer,
 };
 use tracing::warn;
 use wire::{ReplicaEnd, ReplicaOptions, ReplicaStart, SemiSync, SourceEvent};
@@ -312,16 +312,15 @@ fn process_event(
     event: LogEvent<'_>,
     format: &EventFormat,
 ) -> Result<Option<ResumeToken>, StreamDisconnect> {
-    if matches!(event.raw.event_type(), EventType::PreviousGtids | EventType::MariadbGtidList)
-        && let Ok(head) = event.raw.decode(format)
-    {
-        output.begin_log(&head);
+    if matches!(event.raw.event_type(), EventType::PreviousGtids | EventType::MariadbGtidList) {
+        let added = event.raw.decode(format).and_then(|head| output.begin_log(&head));
+        added.map_err(|error| StreamDisconnect::Failed(failed(corrupt(log, event.offset, &error))))?;
     }
     let taken = streamer.take(event, format, StreamInput { log, now_ns: now_ns() }, output);
     warn_changed(&streamer.take_mismatches());
     taken.map_err(|error| match error {
         // The server of the catalogue may be unreachable temporarily. Other errors of the catalogue are permanent.
-        stream::StreamError::Catalogue { ref cause, .. } => match cause.downcast_ref() {
+        StreamError::Catalogue { ref cause, .. } => match cause.downcast_ref() {
             Some(cause) if is_transient(cause) || matches!(cause, ConnectionError::Cancelled) => {
                 StreamDisconnect::Lost(ConnectionError::lost(error.to_string()))
             }
@@ -329,6 +328,10 @@ fn process_event(
         },
         error => StreamDisconnect::Failed(failed(error)),
     })
+}
+
+fn corrupt(log: &str, offset: u64, error: &DecodeError) -> StreamError {
+    StreamError::Corrupt { log: log.to_owned(), offset, reason: error.to_string() }
 }
 
 /// Returns the server's identity, and the start in its log: the position where the last run ended. If that position is

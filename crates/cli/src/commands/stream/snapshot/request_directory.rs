@@ -4,7 +4,7 @@
 //! port and no account: who may write to the directory may request snapshots.
 
 use std::fs;
-use std::io::{self, Read as _};
+use std::io::{self, ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -56,7 +56,8 @@ impl RequestDirectory {
         is_due
     }
 
-    /// Returns the requests, oldest first. Files that are no requests are renamed, with a warning.
+    /// Returns the requests, oldest first. Files that are no requests are renamed, with a warning. Fails if a file cannot be
+    /// read.
     pub(super) fn requests(&self) -> io::Result<Vec<SnapshotRequest>> {
         let mut names = Vec::new();
         for entry in fs::read_dir(&self.path)? {
@@ -71,9 +72,14 @@ impl RequestDirectory {
             let text = open_regular(&path).and_then(|file| io::read_to_string(file.take(REQUEST_SIZE_MAX)));
             let tables = match text {
                 Ok(text) => serde_json::from_str(&text).map_err(|error| error.to_string()),
+                // Not UTF-8, or not a regular file.
+                Err(error) if matches!(error.kind(), ErrorKind::InvalidData | ErrorKind::InvalidInput) => {
+                    Err(error.to_string())
+                }
                 // Another process has removed the request.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                Err(error) => Err(error.to_string()),
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                // The file may be a request: it is read again later.
+                Err(error) => return Err(error),
             };
             match tables {
                 Ok(tables) => requests.push(SnapshotRequest { id: id.to_owned(), tables }),
