@@ -243,7 +243,8 @@ impl MysqlTarget {
         let earlier = control
             .value(&format!("SELECT sessions FROM {PROGRESS_TABLE} WHERE stream = 1"))
             .map_err(server_failure)?;
-        for number in 0..earlier.and_then(|count| count.parse::<u32>().ok()).unwrap_or(0) {
+        let earlier = earlier.map_or(Ok(0), |count| count.parse::<u32>());
+        for number in 0..earlier.map_err(|_| unreadable_progress())? {
             let name = session_lock(number);
             acquire_lock(&mut control, &name, SESSION_LOCK_TIMEOUT)?;
             control.run(&format!("DO RELEASE_LOCK('{name}')")).map_err(server_failure)?;
@@ -394,13 +395,17 @@ impl ReplayTarget for MysqlTarget {
     }
 }
 
+fn unreadable_progress() -> TargetFailure {
+    TargetFailure::refused("bintide.progress contains an entry that cannot be read")
+}
+
 /// Settles the announcement of a table whose rows were not committed with the table: drops the table if it exists.
 fn settle_created_table(
     control: &mut SqlConnection,
     created: &str,
     now: &str,
 ) -> Result<IntentOutcome, TargetFailure> {
-    let malformed = || TargetFailure::refused("bintide.progress contains an entry that cannot be read");
+    let malformed = unreadable_progress;
     let mut words = created.split(' ');
     let mut name = || words.next().and_then(parse_hex).ok_or_else(malformed);
     let (database, table) = (name()?, name()?);

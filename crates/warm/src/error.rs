@@ -37,7 +37,7 @@ pub enum WarmError {
 }
 
 impl WarmError {
-    pub(crate) const fn server(doing: &'static str) -> impl FnOnce(servers::ConnectionError) -> Self {
+    pub(crate) const fn server(doing: &'static str) -> impl Fn(servers::ConnectionError) -> Self {
         move |cause| Self::Server { doing, cause }
     }
 

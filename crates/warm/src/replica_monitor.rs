@@ -158,14 +158,15 @@ impl ReplicaMonitor {
     ///
     /// # Errors
     ///
-    /// Fails if the query fails.
+    /// Fails if the query fails, or its result is no GTID set.
     pub(crate) fn executed_gtids(&mut self) -> Result<GtidSet, WarmError> {
         if self.properties.flavour == Flavour::MariaDb {
             return Ok(GtidSet::new());
         }
-        let text = self.connection.value("SELECT @@GLOBAL.gtid_executed");
-        let text = text.map_err(WarmError::server("query gtid_executed"))?.unwrap_or_default();
-        Ok(text.parse().unwrap_or_default())
+        let failed = WarmError::server("query gtid_executed");
+        let found =
+            self.connection.value("SELECT @@GLOBAL.gtid_executed").map_err(&failed)?.unwrap_or_default();
+        found.parse().map_err(|_| failed(unexpected("gtid_executed", found, "a GTID set")))
     }
 
     /// Queries the rows that the channels' appliers have changed in open transactions. This needs MySQL 8.0 or later,
@@ -248,12 +249,13 @@ impl ReplicaMonitor {
     ///
     /// # Errors
     ///
-    /// Fails if the query fails.
-    pub(crate) fn counter(&mut self, name: &str) -> Result<u64, WarmError> {
-        let rows = self.connection.rows(&format!("SHOW GLOBAL STATUS LIKE '{name}'"));
-        let rows = rows.map_err(WarmError::server("query the server's status"))?;
+    /// Fails if the query fails, or the variable is no number.
+    pub(crate) fn counter(&mut self, name: &'static str) -> Result<u64, WarmError> {
+        let failed = WarmError::server("query the server's status");
+        let rows = self.connection.rows(&format!("SHOW GLOBAL STATUS LIKE '{name}'")).map_err(&failed)?;
         let value = rows.into_iter().next().and_then(|row| row.into_iter().nth(1)).flatten();
-        Ok(value.and_then(|value| String::from_utf8(value).ok()?.parse().ok()).unwrap_or(0))
+        let value = String::from_utf8_lossy(&value.unwrap_or_default()).into_owned();
+        value.parse().map_err(|_| failed(unexpected(name, value, "a number")))
     }
 
     /// Returns the connection for further queries.
@@ -381,11 +383,11 @@ fn variable(connection: &mut SqlConnection, name: &str) -> Result<Option<String>
 
 fn number(connection: &mut SqlConnection, name: &'static str) -> Result<u64, servers::ConnectionError> {
     let found = variable(connection, name)?.unwrap_or_default();
-    found.parse().map_err(|_| servers::ConnectionError::UnexpectedAnswer {
-        query: name,
-        found,
-        expected: "a number",
-    })
+    found.parse().map_err(|_| unexpected(name, found, "a number"))
+}
+
+fn unexpected(query: &'static str, found: String, expected: &'static str) -> servers::ConnectionError {
+    servers::ConnectionError::UnexpectedAnswer { query, found, expected }
 }
 
 fn channel(row: &NamedRow) -> ReplicaChannel {
