@@ -28,6 +28,7 @@ use self::option_sources::{is_text, options_of_address, options_of_lines, read_f
 pub(crate) use self::option_sources::{options_of_environment, remark_on_open_password};
 use self::option_table::{
     CONNECTION_OPTIONS, LOGIN_PATH, OPTION_FILE_OPTIONS, OptionSpec, PASSWORD, PASSWORD_OPTIONS,
+    VERIFICATION_OPTIONS,
 };
 pub(crate) use self::option_table::{SERVER_OPTIONS, main_server_options};
 pub(crate) use self::server_role::{
@@ -36,6 +37,7 @@ pub(crate) use self::server_role::{
 use crate::exit::CommandFailure;
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
+use crate::settings::{LAYERED_OPTIONS, SETTING_LAYERS, layers_id};
 
 /// Heading of the options in help texts.
 const HEADING: &str = "Connection options";
@@ -45,6 +47,9 @@ const HEADING: &str = "Connection options";
 pub(crate) struct ConnectionArgs<R: ServerRole = MainServer> {
     command_line: ConnectionOptions,
     settings: ConnectionOptions,
+    /// TLS options of each layer of the settings, the strongest first: a weaker mode on the command line, or in a stronger
+    /// layer, does not lower them.
+    layers: [ConnectionOptions; SETTING_LAYERS],
     files: FileChoice,
     /// Lines of the option files; set after they are read.
     lines: OnceLock<Vec<FileOption>>,
@@ -74,6 +79,8 @@ impl<R: ServerRole> clap::Args for ConnectionArgs<R> {
         }
         let passwords = PASSWORD_OPTIONS.map(option_name::<R>);
         command = command.group(ArgGroup::new(option_name::<R>("password-options")).args(passwords));
+        let layered = ArgGroup::new(option_name::<R>(LAYERED_OPTIONS)).multiple(true);
+        command = command.group(layered.args(VERIFICATION_OPTIONS.map(option_name::<R>)));
         if !R::PREFIX.is_empty() {
             return command;
         }
@@ -101,6 +108,7 @@ impl<R: ServerRole> FromArgMatches for ConnectionArgs<R> {
         let mut found = Self {
             command_line: ConnectionOptions::default(),
             settings: ConnectionOptions::default(),
+            layers: Default::default(),
             files: FileChoice::default(),
             lines: OnceLock::new(),
             typed: OnceLock::new(),
@@ -131,6 +139,16 @@ impl<R: ServerRole> FromArgMatches for ConnectionArgs<R> {
             options
                 .set(spec.name, value)
                 .map_err(|why| Error::raw(ErrorKind::ValueValidation, format!("--{id}: {why}\n")))?;
+        }
+        for name in VERIFICATION_OPTIONS {
+            // The argument exists only if a layer has the option.
+            let values = matches.try_get_many::<String>(&layers_id(&option_name::<R>(name)));
+            let values = values.ok().flatten().into_iter().flatten();
+            for (layer, value) in self.layers.iter_mut().zip(values).filter(|(_, value)| !value.is_empty()) {
+                layer
+                    .set(name, Some(value))
+                    .map_err(|why| Error::raw(ErrorKind::ValueValidation, format!("--{name}: {why}\n")))?;
+            }
         }
         if R::PREFIX.is_empty() {
             self.files.only = file(matches, "defaults-file");
@@ -231,7 +249,7 @@ impl ConnectionArgs<MainServer> {
         let sources = OptionSources::default()
             .with(OptionOrigin::CommandLine, self.command_line.clone())
             .with(OptionOrigin::Address, options_of_address(text, option, global)?)
-            .with(OptionOrigin::Settings, self.settings.clone())
+            .with_all(OptionOrigin::Settings, self.settings())
             .with(OptionOrigin::OptionFiles, options_of_lines(lines)?)
             .with(OptionOrigin::Fallback, own.clone())
             .with(OptionOrigin::Fallback, options_of_environment());
@@ -262,6 +280,12 @@ impl ConnectionArgs<MainServer> {
 }
 
 impl<R: ServerRole> ConnectionArgs<R> {
+    /// Returns the options in bintide's settings: those that count if the command line has none, then the TLS options of
+    /// each layer.
+    fn settings(&self) -> impl Iterator<Item = ConnectionOptions> {
+        [&self.settings].into_iter().chain(&self.layers).cloned()
+    }
+
     /// Returns a second server of a command.
     pub(crate) fn address_beside(
         &self,
@@ -284,7 +308,7 @@ impl<R: ServerRole> ConnectionArgs<R> {
         let strong = OptionSources::default()
             .with(OptionOrigin::CommandLine, self.command_line.clone())
             .with(OptionOrigin::Address, options_of_address(Some(text), &option, global)?)
-            .with(OptionOrigin::Settings, self.settings.clone())
+            .with_all(OptionOrigin::Settings, self.settings())
             .with(OptionOrigin::OptionFiles, self.login_path()?);
         if sharing != CredentialSharing::All {
             // The password in an option file is for the account that the file names.
@@ -301,7 +325,7 @@ impl<R: ServerRole> ConnectionArgs<R> {
         }
         let sources = strong
             .with(OptionOrigin::CommandLine, shared(&main.command_line))
-            .with(OptionOrigin::Settings, shared(&main.settings))
+            .with_all(OptionOrigin::Settings, main.settings().map(|options| shared(&options)))
             .with(OptionOrigin::Settings, known)
             .with(OptionOrigin::OptionFiles, files)
             .with(OptionOrigin::Fallback, options_of_environment());

@@ -13,11 +13,12 @@ use std::ffi::OsString;
 
 use anyhow::Context;
 use clap::parser::ValueSource;
-use clap::{Arg, Command, Id};
+use clap::{Arg, ArgGroup, Command, Id};
 use mysqlbinlog::{OptionPreset, presettable_options};
 
 use self::setting_conflicts::{are_exclusive, without_overridden};
-use self::setting_value::{GivenSetting, SettingValue, apply_setting};
+use self::setting_value::{GivenSetting, SettingValue, apply_layers, apply_setting};
+pub(crate) use self::setting_value::{LAYERED_OPTIONS, SETTING_LAYERS, layers_id};
 use self::setting_variables::find_variable;
 pub(crate) use self::setting_variables::{has_variables, unknown_variables, warn_unknown};
 pub(crate) use self::settings_file::{SettingsFile, config_path, load};
@@ -145,7 +146,19 @@ fn apply_to_command(
     for setting in without_overridden(&command, given)? {
         command = apply_setting(command, setting)?;
     }
+    if let Some(name) = name {
+        for option in layered_options(&command) {
+            command = apply_layers(command, name, &option, settings)?;
+        }
+    }
     Ok(command)
+}
+
+/// Returns the options of a command for which every layer counts.
+fn layered_options(command: &Command) -> Vec<(Id, String)> {
+    let groups = command.get_groups().filter(|group| group.get_id().as_str().ends_with(LAYERED_OPTIONS));
+    let ids: Vec<&Id> = groups.flat_map(ArgGroup::get_args).collect();
+    options(command).into_iter().filter(|(id, _)| ids.contains(&id)).collect()
 }
 
 /// Returns the setting of an option: from the environment, otherwise from the file.

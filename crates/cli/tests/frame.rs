@@ -379,6 +379,15 @@ fn wrong_settings_do_not_prevent_help() {
         assert!(!output.stdout.is_empty() && output.stdout == expected.stdout, "{args:?}");
     }
     assert_eq!(bintide(&["man"], &home).status.code(), Some(2));
+    // A link to a missing file is not the same as no file.
+    let link = directory.path().join("bintide/bintide.toml");
+    fs::remove_file(&link).expect("could not remove the settings");
+    std::os::unix::fs::symlink("/nonexistent", &link).expect("could not create a link");
+    let missing = format!(
+        "bintide: could not read settings from {}: No such file or directory (os error 2)\n",
+        link.display()
+    );
+    fails(&["man"], &home, 2, &missing);
     // An empty name means no file.
     let none = [home[0], ("BINTIDE_CONFIG", "")];
     assert_eq!(bintide(&["man"], &none).status.code(), Some(0));
@@ -440,7 +449,7 @@ fn write_errors_of_the_output_are_reported() {
 }
 
 #[test]
-fn settings_have_one_password_option() {
+fn settings_have_one_password_option_and_their_strictest_tls_mode() {
     let directory = tempfile::tempdir().expect("could not create a directory");
     let settings = directory.path().join("bintide.toml");
     let path = settings.to_str().expect("a path that is not UTF-8");
@@ -471,6 +480,15 @@ fn settings_have_one_password_option() {
     check(command, &[("BINTIDE_RECEIVE_PASSWORD_FILE", "/absent"), ("BINTIDE_PASSWORD", "p")], &[], absent);
     check(command, &[("BINTIDE_PASSWORD", "p")], &["--password-file=/absent"], absent);
     check(file, &[("BINTIDE_PASSWORD_COMMAND", "exit 3")], &[], "exit status: 3");
+    // The strictest TLS mode of all layers applies, and needs a certificate authority.
+    let (identity, required) = ("ssl-mode = 'VERIFY_IDENTITY'", [("BINTIDE_SSL_MODE", "REQUIRED")]);
+    let no_authority = "a CA certificate is required";
+    check(identity, &[], &["--ssl-mode=REQUIRED"], no_authority);
+    check(identity, &required, &[], no_authority);
+    check(&format!("[receive]\n{identity}"), &required, &["--ssl-mode=VERIFY_CA"], no_authority);
+    check(identity, &required, &["--ssl-mode=DISABLED"], "no connection to the server");
+    check("", &required, &["--ssl-mode=DISABLED"], "no connection to the server");
+    check("ssl-mode = 'CERTAIN'", &[], &["--ssl-mode=REQUIRED"], "invalid value 'CERTAIN'");
 }
 
 #[test]

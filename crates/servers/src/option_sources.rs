@@ -80,6 +80,12 @@ impl OptionSources {
         self
     }
 
+    /// Adds several sources of one kind, the strongest first.
+    #[must_use]
+    pub fn with_all(self, origin: OptionOrigin, all: impl Iterator<Item = ConnectionOptions>) -> Self {
+        all.fold(self, |sources, options| sources.with(origin, options))
+    }
+
     /// Returns whether a source other than the fallback names a server.
     pub fn names_server(&self) -> bool {
         self.0.iter().any(|(origin, options)| match origin {

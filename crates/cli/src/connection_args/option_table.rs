@@ -118,6 +118,9 @@ pub(super) const OPTION_FILE_OPTIONS: [OptionSpec; 5] = [
 pub(super) const PASSWORD: &str = "password";
 /// Mutually exclusive options.
 pub(super) const PASSWORD_OPTIONS: [&str; 3] = [PASSWORD, "password-file", "password-command"];
+/// Options that request encryption, or the verification of the server. The strictest request of all sources applies.
+pub(super) const VERIFICATION_OPTIONS: [&str; 6] =
+    ["ssl-mode", "ssl-ca", "ssl-capath", "ssl-crl", "ssl-crlpath", "tls-ca"];
 /// Name of the option for a login path.
 pub(super) const LOGIN_PATH: &str = "login-path";
 /// Options that each suffice to name a server.

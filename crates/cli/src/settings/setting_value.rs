@@ -1,14 +1,15 @@
 //! Values of settings, as defaults of options.
 
+use std::env;
 use std::ffi::{OsStr, OsString};
 
 use anyhow::{Context, anyhow, bail};
 use clap::builder::Resettable;
 use clap::{Arg, ArgAction, Command, Id};
-use toml::Value;
+use toml::{Table, Value};
 
 use super::setting_variables::variable_name;
-use super::settings_file::SettingsFile;
+use super::settings_file::{SettingsFile, value_texts};
 use crate::args;
 
 /// Setting of an option.
@@ -61,6 +62,48 @@ impl SettingValue {
             values: values.into_iter().map(OsString::from).collect(),
         }
     }
+}
+
+/// Number of [`SettingLayer`]s.
+pub(crate) const SETTING_LAYERS: usize = 4;
+
+/// Name of the group of a command's options for which every layer counts, not only the strongest.
+pub(crate) const LAYERED_OPTIONS: &str = "layered-options";
+
+/// Returns the id of the hidden argument with the values that all layers give a layered option.
+pub(crate) fn layers_id(id: &str) -> String {
+    format!("{id}.layers")
+}
+
+/// Adds a hidden argument with the values that the layers give an option of [`LAYERED_OPTIONS`]: one for each layer, the
+/// strongest first, and an empty text for a layer without the option. The option itself has only one of the values, or
+/// none of them if it is on the command line. `name` is the name under which the command has settings.
+pub(super) fn apply_layers(
+    command: Command,
+    name: &str,
+    (id, long): &(Id, String),
+    settings: &SettingsFile,
+) -> anyhow::Result<Command> {
+    let table = |table: Option<&Table>| -> anyhow::Result<Option<OsString>> {
+        let value = table.and_then(|table| table.get(long)).filter(|value| !value.is_table());
+        let texts = value.map(|value| value_texts(long, value)).transpose()?;
+        Ok(texts.and_then(|texts| texts.into_iter().next()).map(OsString::from))
+    };
+    let own = settings.table.get(name).and_then(Value::as_table);
+    let layers: [Option<OsString>; SETTING_LAYERS] = [
+        env::var_os(variable_name(Some(name), long)),
+        env::var_os(variable_name(None, long)),
+        table(own)?,
+        table(Some(&settings.table))?,
+    ];
+    let Some(arg) = command.get_arguments().find(|arg| arg.get_id() == id) else { return Ok(command) };
+    let given: Vec<OsString> = layers.iter().flatten().filter(|value| !value.is_empty()).cloned().collect();
+    if given.is_empty() {
+        return Ok(command);
+    }
+    check_values(arg, long, &given).with_context(|| format!("a setting of `{long}`"))?;
+    let hidden = Arg::new(layers_id(id.as_str())).long(layers_id(long)).hide(true).action(ArgAction::Append);
+    Ok(command.arg(hidden.default_values_os(layers.map(Option::unwrap_or_default))))
 }
 
 /// Makes a setting the default of an option, also a variable: an option of the command line then wins over the

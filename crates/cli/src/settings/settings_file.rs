@@ -1,9 +1,10 @@
 //! File of settings.
 
+use std::env;
 use std::ffi::OsString;
 use std::fs::{self, File};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::{env, io};
 
 use anyhow::{Context, anyhow, bail};
 use clap::Command;
@@ -28,10 +29,17 @@ pub(crate) fn load(named: Option<PathBuf>) -> Result<SettingsFile, CommandFailur
     let read = match (named, default_path()) {
         (Some(path), _) if path.as_os_str().is_empty() => return Ok(SettingsFile::default()),
         (Some(path), _) => read(&path).context(ErrorAdvice("see Settings in `bintide --help`")),
-        (None, Some(path)) if path.exists() => read(&path),
+        // A link to a missing file, or a file that this user may not reach, is an error: it may have requested TLS.
+        (None, Some(path)) if !is_absent(&path) => read(&path),
         (None, _) => return Ok(SettingsFile::default()),
     };
     read.map_err(CommandFailure::NotStarted)
+}
+
+/// Returns whether there is no file with this path, and no link.
+fn is_absent(path: &Path) -> bool {
+    fs::symlink_metadata(path)
+        .is_err_and(|error| matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory))
 }
 
 /// Returns the file given by `--config`. clap parses the command line only after the settings are read.
