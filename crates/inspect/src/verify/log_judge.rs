@@ -23,6 +23,8 @@ const REMARKS_LISTED_MAX: usize = 1000;
 #[derive(Debug, Default)]
 pub(crate) struct LogJudge {
     verdicts: VerifyReport,
+    /// Listed faults, each with the number of its log: several logs may have the same name.
+    faults: Vec<(usize, LogFault)>,
     log: JudgedLog,
     /// The previous log, if this log follows it.
     before: Option<JudgedLog>,
@@ -44,6 +46,8 @@ struct LogGap {
 /// State of one log.
 #[derive(Debug, Default)]
 struct JudgedLog {
+    /// Number of the log, from 0.
+    number: usize,
     name: String,
     kind: Option<LogKind>,
     /// GTIDs of all earlier logs, and of the read part of this log; `None` if the log has no previous GTIDs.
@@ -98,6 +102,7 @@ impl LogJudge {
         let order = self.order;
         let before = std::mem::take(&mut self.log);
         self.log.name = name.to_owned();
+        self.log.number = self.verdicts.logs.len();
         self.verdicts.logs.push(LogVerdict { name: name.to_owned(), ..LogVerdict::default() });
         let last_name = self.last_name.replace(name.to_owned());
         if let Some(last) = last_name.as_deref().filter(|last| precedes(name, last)) {
@@ -148,7 +153,7 @@ impl LogJudge {
         }
         let end = before.end.map_or(0, |end| end.position);
         let offset = before.next.as_ref().map_or(end, |next| next.offset);
-        self.add_fault_of(&before.name, offset, FaultKind::Rotation, detail);
+        self.add_fault_of(before.number, offset, FaultKind::Rotation, detail);
     }
 
     pub(crate) fn judge_piece(&mut self, kind: LogKind, findings: PieceFindings) {
@@ -232,9 +237,8 @@ impl LogJudge {
         if let Some(end) = last.end {
             self.judge_end(&last, end, NextLog::Absent);
         }
-        let order: Vec<String> = self.verdicts.logs.iter().map(|log| log.name.clone()).collect();
-        let log_index = |name: &str| order.iter().position(|each| each == name);
-        self.verdicts.faults.sort_by_key(|fault| (log_index(&fault.log), fault.offset));
+        self.faults.sort_by_key(|(number, fault)| (*number, fault.offset));
+        self.verdicts.faults = self.faults.into_iter().map(|(_, fault)| fault).collect();
         self.verdicts
     }
 
@@ -320,6 +324,11 @@ impl LogJudge {
         {
             self.add_fault(starts.offset, FaultKind::Gtid, format!("{gtid} is a duplicate"));
         }
+        if let TransactionId::Mariadb(gtid) = starts.id
+            && self.log.mariadb.get(&(gtid.domain_id, gtid.server_id)) == Some(&gtid)
+        {
+            self.add_fault(starts.offset, FaultKind::Gtid, format!("{gtid} is a duplicate"));
+        }
         if std::mem::take(&mut self.log.wants_previous) && !self.log.is_damaged {
             let detail = "no Previous_gtids event precedes the first transaction";
             self.add_fault(starts.offset, FaultKind::Continuity, detail.to_owned());
@@ -380,6 +389,10 @@ impl LogJudge {
         let open = log.open.as_ref().map(|open| open.starts.offset);
         let unfinished =
             open.map(|offset| format!("; the transaction at {offset} is incomplete")).unwrap_or_default();
+        if end == EndOfLog::Closed && log.wants_previous && !log.is_damaged {
+            let detail = "the log has no Previous_gtids event";
+            self.add_fault_of(log.number, position, FaultKind::Continuity, detail.to_owned());
+        }
         match (end, followed) {
             // A replica that loses its connection within a transaction closes its relay log.
             (EndOfLog::Closed, _) if log.kind == Some(LogKind::Relay) => {
@@ -391,7 +404,7 @@ impl LogJudge {
             (EndOfLog::Closed, _) => {
                 if let Some(offset) = open {
                     let detail = "the log is closed, but the transaction has no commit";
-                    self.add_fault_of(&log.name, offset, FaultKind::Grammar, detail.to_owned());
+                    self.add_fault_of(log.number, offset, FaultKind::Grammar, detail.to_owned());
                 }
             }
             (EndOfLog::Torn(torn), NextLog::Absent) if torn.in_use || log.kind == Some(LogKind::Relay) => {
@@ -405,7 +418,7 @@ impl LogJudge {
                     }
                     _ => format!("the log is torn: {}{unfinished}", torn_bytes(&torn)),
                 };
-                self.add_fault_of(&log.name, torn.offset, FaultKind::Tail, detail);
+                self.add_fault_of(log.number, torn.offset, FaultKind::Tail, detail);
             }
             (EndOfLog::Open { in_use: true }, NextLog::Absent) => {
                 let detail =
@@ -426,23 +439,20 @@ impl LogJudge {
             }
             (EndOfLog::Open { .. }, _) => {
                 let detail = "the log ends before the transaction's commit";
-                self.add_fault_of(&log.name, open.unwrap_or(position), FaultKind::Tail, detail.to_owned());
+                self.add_fault_of(log.number, open.unwrap_or(position), FaultKind::Tail, detail.to_owned());
             }
         }
     }
 
     fn add_fault(&mut self, offset: u64, kind: FaultKind, detail: String) {
-        let name = self.log.name.clone();
-        self.add_fault_of(&name, offset, kind, detail);
+        self.add_fault_of(self.log.number, offset, kind, detail);
     }
 
-    fn add_fault_of(&mut self, log: &str, offset: u64, kind: FaultKind, detail: String) {
-        let Some(verdict) = self.verdicts.logs.iter_mut().rev().find(|verdict| verdict.name == log) else {
-            return;
-        };
+    fn add_fault_of(&mut self, number: usize, offset: u64, kind: FaultKind, detail: String) {
+        let verdict = &mut self.verdicts.logs[number];
         verdict.faults += 1;
         if verdict.faults <= FAULTS_LISTED_MAX as u64 {
-            self.verdicts.faults.push(LogFault { log: log.to_owned(), offset, kind, detail });
+            self.faults.push((number, LogFault { log: verdict.name.clone(), offset, kind, detail }));
         }
     }
 

@@ -208,6 +208,38 @@ fn wrong_gtids_are_faults() {
     log.settle();
     let detail = "the transaction number is not in the range 1 to 2^63 - 2";
     check(&log, gtid, FaultKind::Gtid, detail);
+    let mut log = Log::of_sample("mariadb-checksum.binlog");
+    let (first, second) = (log.find(EventType::MariadbGtid, 3), log.find(EventType::MariadbGtid, 4));
+    let repeated: Vec<Vec<u8>> = log.events[first..second].to_vec();
+    log.events.splice(second..second, repeated);
+    log.settle();
+    let found = faults(&log.bytes());
+    assert!(
+        matches!(found.as_slice(), [(offset, FaultKind::Gtid, detail)]
+        if *offset == log.offset(second) && detail.ends_with(" is a duplicate")),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn faults_belong_to_one_of_several_logs_with_the_same_name() {
+    let mut damaged = Log::of_sample("types.binlog");
+    let gtid = damaged.find(EventType::Gtid, 7);
+    damaged.gtid(gtid, |event| event.gno = 3);
+    damaged.settle();
+    let directory = TempDir::new().expect("could not create a directory");
+    let [first, second] = ["a", "b"].map(|name| directory.path().join(name));
+    std::fs::write(&first, damaged.bytes()).expect("could not write the file");
+    std::fs::copy(sample("xa.binlog"), &second).expect("could not copy the file");
+    let named = |path: &Path| VerifyInput {
+        name: "standard input".to_owned(),
+        reader: LogReader::open(path),
+        order: LogOrder::Unknown,
+    };
+    let report = verify(vec![named(&first), named(&second)], &mut |_| ControlFlow::Continue(()))
+        .expect("not verified");
+    let faults: Vec<u64> = report.logs.iter().map(|log| log.faults).collect();
+    assert_eq!((faults, report.faults.len()), (vec![1, 0], 1));
 }
 
 #[test]
@@ -300,6 +332,13 @@ fn missing_previous_gtids_are_a_fault() {
     log.events[0][21..26].copy_from_slice(b"5.6.9");
     log.settle();
     assert_eq!(faults(&log.bytes()), []);
+    let mut log = without("rotation/binlog.000006");
+    log.events.truncate(log.find(EventType::Gtid, 0));
+    let rotate = Log::of_sample("rotation/binlog.000001").events.pop().expect("no events");
+    log.events.push(rotate);
+    log.settle();
+    let detail = "the log has no Previous_gtids event".to_owned();
+    assert!(faults(&log.bytes()).contains(&(log.bytes().len() as u64, FaultKind::Continuity, detail)));
 }
 
 #[test]
