@@ -46,6 +46,13 @@ struct AdviceFacts<'r> {
     level_found: Option<u8>,
 }
 
+impl AdviceFacts<'_> {
+    /// Returns the level of the payloads in the logs, if it was not measured.
+    fn unmeasured_level(&self) -> Option<u8> {
+        self.level_found.filter(|found| !self.levels.iter().any(|level| level.level == *found))
+    }
+}
+
 /// One rule: its condition, and the advice.
 struct AdviceRule {
     holds: fn(&AdviceFacts<'_>, Option<&LevelReport>) -> bool,
@@ -106,6 +113,7 @@ const RULES: &[AdviceRule] = &[
     AdviceRule {
         holds: |summary, best| {
             summary.compressed >= COMPRESSED_MIN
+                && summary.unmeasured_level().is_none()
                 && best.is_some_and(|best| summary.level_found.is_some_and(|found| found != best.level))
         },
         verdict: AdviceVerdict::ChangeLevel,
@@ -114,6 +122,17 @@ const RULES: &[AdviceRule] = &[
                 "Compression is on at level {found}; level {} would be better: it saves {}.",
                 best.level,
                 percent(best.saved_share)
+            ),
+            _ => String::new(),
+        },
+    },
+    AdviceRule {
+        holds: |summary, _| summary.compressed >= COMPRESSED_MIN && summary.unmeasured_level().is_some(),
+        verdict: AdviceVerdict::Keep,
+        headline: |summary, best| match (best, summary.unmeasured_level()) {
+            (Some(best), Some(found)) => format!(
+                "Compression is on at level {found}, which was not measured: measure it, too, to compare it with level {}.",
+                best.level
             ),
             _ => String::new(),
         },
@@ -152,11 +171,14 @@ pub(crate) fn advise(report: &AdviseReport) -> CompressionAdvice {
     let Some(rule) = RULES.iter().find(|rule| (rule.holds)(&summary, best)) else {
         unreachable!("the last rule always holds")
     };
-    let names_level =
-        matches!(rule.verdict, AdviceVerdict::SwitchOn | AdviceVerdict::Keep | AdviceVerdict::ChangeLevel);
+    let best_level = best.map(|best| best.level);
     CompressionAdvice {
         verdict: rule.verdict,
-        level: best.filter(|_| names_level).map(|best| best.level),
+        level: match rule.verdict {
+            AdviceVerdict::SwitchOn | AdviceVerdict::ChangeLevel => best_level,
+            AdviceVerdict::Keep => summary.unmeasured_level().or(best_level),
+            _ => None,
+        },
         headline: (rule.headline)(&summary, best),
         reasons: if summary.transactions == 0 { Vec::new() } else { reasons(report, &summary, best) },
         uncertainties: uncertainties(report, &summary, best),
@@ -299,7 +321,8 @@ fn uncertainties(
             report.server.version
         )),
     }
-    let is_mixed = report.logs.iter().any(|log| log.server_version != report.server.version);
+    let is_mixed =
+        report.logs.iter().any(|log| log.has_events && log.server_version != report.server.version);
     if is_mixed {
         doubts.push(
             "The logs are from several server versions; the advice is for that of the last log.".to_owned(),
@@ -496,9 +519,11 @@ mod tests {
         );
         check(
             |report| {
-                report
-                    .logs
-                    .push(MeasuredLog { server_version: "8.0.43".to_owned(), ..MeasuredLog::default() })
+                report.logs.push(MeasuredLog {
+                    server_version: "8.0.43".to_owned(),
+                    has_events: true,
+                    ..MeasuredLog::default()
+                })
             },
             "The logs are from several server versions; the advice is for that of the last log.",
         );
@@ -540,6 +565,17 @@ mod tests {
         check(&report, AdviceVerdict::ChangeLevel, Some(6));
         report.found.levels = vec![6];
         check(&report, AdviceVerdict::Keep, Some(6));
+    }
+
+    #[test]
+    fn levels_are_not_compared_with_unmeasured_ones() {
+        let mut report = report(99, 99, &[(3, 56, 3.0), (6, 57, 9.0)]);
+        report.found.levels = vec![4];
+        check(&report, AdviceVerdict::Keep, Some(4));
+        assert_eq!(
+            advise(&report).headline,
+            "Compression is on at level 4, which was not measured: measure it, too, to compare it with level 3."
+        );
     }
 
     #[test]

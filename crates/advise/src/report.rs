@@ -17,7 +17,9 @@ pub struct AdviseReport {
     pub advice: CompressionAdvice,
     /// Each log, in the order given.
     pub logs: Vec<MeasuredLog>,
-    /// Compression features of the servers that wrote the logs.
+    /// Compression features of the servers that wrote the logs. A document has them together with the readings of a
+    /// running server.
+    #[serde(skip)]
     pub server: ServerReport,
     /// Part of the logs that was measured.
     pub sample: SampleReport,

@@ -206,7 +206,8 @@ impl AdviseRun<'_> {
     }
 
     fn server(&self) -> ServerReport {
-        let Some(last) = self.previews.last() else { return ServerReport::default() };
+        let last = self.previews.iter().rev().find(|preview| preview.report.has_events);
+        let Some(last) = last else { return ServerReport::default() };
         let version = last.report.server_version.clone();
         let level_setting = level_setting(&version);
         ServerReport { version, can_compress: last.knows_payloads, level_setting }

@@ -46,6 +46,10 @@ fn live_server_facts_are_reported() -> Result<()> {
     let server = report.get("server").context("the report has no server")?;
     let version = source.sql("select @@version")?;
     ensure!(server["version"] == version.trim(), "{server}");
+    // What the logs and the server say is in one object.
+    ensure!(server["can_compress"] == true && server["level_setting"] == "honoured", "{server}");
+    let text = String::from_utf8(advise(&source, "root", &["--json"])?.stdout)?;
+    ensure!(text.matches("\n  \"server\":").count() == 1, "{text}");
     let setting = |name: &str| {
         let settings = server["settings"].as_array().into_iter().flatten();
         settings.filter(|pair| pair[0] == name).map(|pair| pair[1].to_string()).collect::<String>()

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
-use advise::{AdviseReport, AdviseSettings, LogSource, MeasureExtent, MeasurementPlan};
+use advise::{AdviseReport, AdviseSettings, LogSource, MeasureExtent, MeasurementPlan, ServerReport};
 use anyhow::anyhow;
 use binlog::ZstdLevel;
 use clap::Args;
@@ -138,7 +138,13 @@ pub(crate) fn run(command: &AdviseArgs, global: &GlobalArgs) -> CommandResult {
         page::write(&html::render(&report, server, &local_zone()), path, &mut out)?;
     }
     if command.json {
-        write_document(&mut out, &AdviceDocument { report: &report, server })?;
+        write_document(
+            &mut out,
+            &AdviceDocument {
+                server: AdviceServer { writer: &report.server, readings: server },
+                report: &report,
+            },
+        )?;
     } else if command.html.is_none() {
         screen::print(&text::render(&report, server, ReportStyle::new(global.color.on_stdout())), &mut out)?;
     }
@@ -181,10 +187,18 @@ enum LogNaming {
 /// The report, and the readings of a running server.
 #[derive(Serialize)]
 struct AdviceDocument<'d> {
+    server: AdviceServer<'d>,
     #[serde(flatten)]
     report: &'d AdviseReport,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    server: Option<&'d ServerReadings>,
+}
+
+/// Compression features of the servers that wrote the logs, and the readings of a running server.
+#[derive(Serialize)]
+struct AdviceServer<'d> {
+    #[serde(flatten)]
+    writer: &'d ServerReport,
+    #[serde(flatten)]
+    readings: Option<&'d ServerReadings>,
 }
 
 fn measure(

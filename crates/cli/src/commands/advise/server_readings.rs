@@ -5,11 +5,13 @@ use serde::Serialize;
 use servers::{ResultRow, SqlConnection, row_text};
 
 use crate::screen::{ReportStyle, table_lines, visible};
-use crate::units::{bytes, count, counted, share};
+use crate::units::{bytes, count, counted};
 
 /// Readings of a server. Querying them changes nothing on the server.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct ServerReadings {
+    /// A document has the version of the server that wrote the logs, which is this server.
+    #[serde(skip)]
     version: String,
     settings: Vec<(String, String)>,
     statistics: Vec<ServerCompressionRow>,
@@ -159,13 +161,14 @@ impl BinlogIo {
 
 impl ServerCompressionRow {
     fn text(&self) -> String {
-        let saved = self.uncompressed_bytes.saturating_sub(self.compressed_bytes);
+        // Negative if the transactions have grown.
+        let saved = 1.0 - self.compressed_bytes as f64 / self.uncompressed_bytes.max(1) as f64;
         format!(
-            "{}, {} instead of {}: saves {}",
+            "{}, {} instead of {}: saves {:.1} %",
             counted(self.transactions, "transaction"),
             bytes(self.compressed_bytes),
             bytes(self.uncompressed_bytes),
-            share(saved, self.uncompressed_bytes)
+            saved * 100.0
         )
     }
 }
