@@ -1,4 +1,4 @@
-//! Signals: the first one requests an orderly stop, the second one stops the process immediately.
+//! Signals: the first one requests an orderly stop; after it, Ctrl-C stops the process immediately.
 
 use std::fs;
 use std::io;
@@ -67,9 +67,13 @@ pub(crate) fn take_reload_request() -> bool {
 }
 
 /// Registers the handlers of a signal. They run in this order, so that a second signal finds the flag of the first.
+///
+/// Only Ctrl-C stops the process immediately: other programs, such as `timeout`, send SIGTERM twice.
 fn register_handler(signal: Signal) -> io::Result<()> {
     let number = signal as i32;
-    flag::register_conditional_shutdown(number, EXIT_INTERRUPTED.into(), Arc::clone(&STOP_REQUESTED))?;
+    if signal == Signal::SIGINT {
+        flag::register_conditional_shutdown(number, EXIT_INTERRUPTED.into(), Arc::clone(&STOP_REQUESTED))?;
+    }
     if signal == Signal::SIGTERM {
         flag::register(number, Arc::clone(&TERMINATED))?;
     }

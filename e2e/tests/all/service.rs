@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -100,8 +101,10 @@ fn signal(running: &ChildGuard, signal: Signal) -> Result<()> {
     Ok(kill(Pid::from_raw(i32::try_from(running.id())?), signal)?)
 }
 
-/// Sends SIGTERM, and checks that the exit code is 0.
+/// Sends SIGTERM twice, as `timeout` does, and checks that the exit code is 0.
 fn terminate(name: &str, running: ChildGuard) -> Result<()> {
+    signal(&running, Signal::SIGTERM)?;
+    thread::sleep(Duration::from_millis(1));
     signal(&running, Signal::SIGTERM)?;
     let ran = running.output()?;
     ensure!(
