@@ -1,6 +1,6 @@
 //! Logs that a command reads: files, directories, indexes, standard input.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -54,7 +54,7 @@ pub(crate) struct InputLogs {
     /// True if archived logs were left out.
     is_reduced: bool,
     /// Logs that an index lists, each with the path of the index.
-    indexed: Vec<(PathBuf, PathBuf)>,
+    indexed: BTreeMap<PathBuf, PathBuf>,
 }
 
 /// Gap between two logs: missing logs, according to the numbers in the names.
@@ -95,7 +95,7 @@ impl LogArgs {
         if let Some(keyring) = &keyring {
             add_archive_keyring(Arc::clone(keyring));
         }
-        let (mut locations, mut unlisted, mut indexed) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut locations, mut unlisted, mut indexed) = (Vec::new(), Vec::new(), BTreeMap::new());
         let (mut listed_after, mut seen) = (BTreeSet::new(), SeenLogs::default());
         for path in &self.logs {
             if path.as_os_str() == "-" {
@@ -241,7 +241,7 @@ impl InputLogs {
 
     /// Refuses indexes that list missing files, and warns about logs that an index does not list.
     pub(crate) fn check_indexes(&self) -> Result<(), CommandFailure> {
-        match self.indexed.iter().find_map(|(log, _)| self.missing_log_error(log)) {
+        match self.indexed.keys().find_map(|log| self.missing_log_error(log)) {
             Some(error) => Err(CommandFailure::NotStarted(error.into())),
             None => {
                 self.warn_unlisted();
@@ -252,7 +252,7 @@ impl InputLogs {
 
     /// Returns the error for a missing file that an index lists.
     fn missing_log_error(&self, log: &Path) -> Option<logs::LogError> {
-        let (_, index) = self.indexed.iter().find(|(named, _)| named == log && !log.exists())?;
+        let index = self.indexed.get(log).filter(|_| !log.exists())?;
         Some(logs::LogError::MissingLog {
             name: log.display().to_string(),
             index: index.display().to_string(),
@@ -263,7 +263,7 @@ impl InputLogs {
     pub(crate) fn open(&self, location: &InputLocation) -> Result<LogReader, logs::LogError> {
         let reader = match location {
             InputLocation::File(path) => {
-                let is_indexed = self.indexed.iter().any(|(log, _)| log == path);
+                let is_indexed = self.indexed.contains_key(path);
                 let opened = if is_indexed { LogReader::open_stored(path) } else { LogReader::open(path) };
                 opened.map_err(|error| self.missing_log_error(path).unwrap_or(error))?
             }

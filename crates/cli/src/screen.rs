@@ -142,6 +142,15 @@ pub(crate) fn print(report: &str, out: &mut impl Write) -> io::Result<()> {
     out.write_all(visible_lines(report).as_bytes())
 }
 
+/// Returns the result of printing a report for a command with a verdict: the exit code is that of the verdict, even if
+/// the reader has closed the pipe.
+pub(crate) fn unless_closed(printed: io::Result<()>) -> io::Result<()> {
+    match printed {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        printed => printed,
+    }
+}
+
 /// Escape sequences of a report's styles.
 const STYLE_SEQUENCES: [&str; 4] = ["\u{1b}[0m", "\u{1b}[1m", "\u{1b}[31m", "\u{1b}[39m"];
 

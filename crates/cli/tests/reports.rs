@@ -110,6 +110,7 @@ fn undo_and_dry_runs_end_before_the_torn_event_of_a_log_in_use() {
 
 #[test]
 fn tables_of_stats() {
+    printed(&["stats", "--by", "table", "--top", "18446744073709551615", "rotation"]);
     let text = printed(&["stats", "rotation"]);
     let table = "\
 Tables
@@ -194,6 +195,53 @@ fn empty_and_duplicate_logs_are_reported() {
     );
     let line = "rotation/binlog.000005: sound: 1 transaction, 8 events, 8.2 kB\n";
     check(&["verify", "rotation/binlog.000005"], 0, line, "");
+}
+
+/// The reader of the report closes the pipe: the verdict and the copy are the same.
+#[test]
+fn a_closed_pipe_does_not_change_the_verdict() {
+    let directory = tempfile::tempdir().expect("could not create a directory");
+    let copy = directory.path().join("copy");
+    let text = copy.to_str().expect("a path that is not UTF-8");
+    let code = |args: &[&str]| {
+        let (reader, writer) = std::io::pipe().expect("could not create a pipe");
+        drop(reader);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_bintide"));
+        command.args(args).env_clear().stdin(Stdio::null()).stdout(writer).stderr(Stdio::null());
+        command.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples"));
+        command.status().expect("could not run bintide").code()
+    };
+    assert_eq!(code(&["verify", "xa.sql"]), Some(1));
+    assert_eq!(code(&["verify", "xa.sql", "--json"]), Some(1));
+    assert_eq!(code(&["diff", "gtids", "rotation"]), Some(1));
+    assert_eq!(code(&["verify", "torn.binlog", "--repair-tail", text]), Some(0));
+    assert!(copy.exists());
+    assert_eq!(code(&["dump", "xa.binlog"]), Some(0));
+}
+
+#[test]
+fn a_page_may_be_written_through_a_link() {
+    let directory = tempfile::tempdir().expect("could not create a directory");
+    let [link, target] = ["link", "page"].map(|name| directory.path().join(name));
+    std::os::unix::fs::symlink(&target, &link).expect("could not create a link");
+    let path = link.to_str().expect("a path that is not UTF-8");
+    check(
+        &["stats", "--html", path, "absent"],
+        2,
+        "",
+        "bintide: could not open absent: No such file or directory (os error 2)\n",
+    );
+    assert!(link.is_symlink() && !target.exists());
+    check(&["stats", "--html", path, "xa.binlog"], 0, "", "");
+    assert!(link.is_symlink() && target.is_file());
+}
+
+#[test]
+fn impossible_repairs_are_refused_first() {
+    let pipe = "/dev/null is not a regular file: --repair-tail copies a log file";
+    check(&["verify", "/dev/null", "--repair-tail", "copy"], 2, "", &format!("bintide: {pipe}\n"));
+    let parent = "bintide: absent is not a directory: --repair-tail writes its copy there\n";
+    check(&["verify", "xa.binlog", "--repair-tail", "absent/copy"], 2, "", parent);
 }
 
 #[test]

@@ -55,10 +55,10 @@ pub(crate) fn run(command: &VerifyArgs, global: &GlobalArgs) -> CommandResult {
         error!("{}", &unreadable.cause);
     }
     let mut out = io::stdout().lock();
-    match command.json {
-        true => print_json(&verdicts, &mut out)?,
-        false => print_text(&verdicts, ReportStyle::new(global.color.on_stdout()), global, &mut out)?,
-    }
+    screen::unless_closed(match command.json {
+        true => print_json(&verdicts, &mut out),
+        false => print_text(&verdicts, ReportStyle::new(global.color.on_stdout()), global, &mut out),
+    })?;
     if let Some(copy) = &command.repair_tail {
         repair_tail(&found, copy, global)?;
     }
@@ -93,7 +93,16 @@ fn check_repair(found: &InputLogs, copy: &Path) -> Result<(), CommandFailure> {
         [InputLocation::File(_)] if copy.exists() => {
             refuse(format!("{} exists: give the name of a new file", copy.display()))
         }
-        [InputLocation::File(_)] => Ok(()),
+        [InputLocation::File(log)] if !log.is_file() => {
+            refuse(format!("{} is not a regular file: --repair-tail copies a log file", log.display()))
+        }
+        [InputLocation::File(_)] => match copy.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() && !parent.is_dir() => refuse(format!(
+                "{} is not a directory: --repair-tail writes its copy there",
+                parent.display()
+            )),
+            _ => Ok(()),
+        },
         _ => refuse("--repair-tail copies one log: give one file".into()),
     }
 }

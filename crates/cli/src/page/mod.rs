@@ -43,7 +43,11 @@ fn check_writable(path: &Path) -> io::Result<()> {
         _ => return Ok(()),
     };
     fs::OpenOptions::new().append(true).create(true).open(path)?;
-    if is_there { Ok(()) } else { fs::remove_file(path) }
+    if is_there {
+        return Ok(());
+    }
+    // If `path` is a link, only its target is new.
+    fs::remove_file(fs::canonicalize(path)?)
 }
 
 /// Writes a page to a file, or for `-` to standard output.

@@ -102,7 +102,7 @@ fn report(
         let faults: Vec<_> =
             faults.iter().map(|(log, fault)| json!({ "log": log, "fault": fault })).collect();
         let document = json!({ "restored": logs, "bytes": size, "faults": faults });
-        write_document(&mut io::stdout().lock(), &document)?;
+        screen::unless_closed(write_document(&mut io::stdout().lock(), &document))?;
     } else if !global.quiet {
         let logs = counted(restored.len() as u64, "log");
         screen::write_line(format_args!("{logs} restored byte for byte, {}", bytes(size)));

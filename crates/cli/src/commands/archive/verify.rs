@@ -59,7 +59,7 @@ pub(super) fn run(
         let faults: Vec<_> =
             faults.iter().map(|(log, fault)| json!({ "log": log, "fault": fault })).collect();
         let document = json!({ "logs": logs, "byte_identical": equal, "bytes": total, "faults": faults });
-        write_document(&mut out, &document)?;
+        screen::unless_closed(write_document(&mut out, &document))?;
         return Ok(verdict);
     }
     let style = ReportStyle::new(global.color.on_stdout());
@@ -72,6 +72,6 @@ pub(super) fn run(
         let logs = counted(logs as u64, "log");
         text += &format!("{equal} of {logs} can be restored byte for byte, {}\n", bytes(total));
     }
-    screen::print(&text, &mut out)?;
+    screen::unless_closed(screen::print(&text, &mut out))?;
     Ok(verdict)
 }

@@ -130,14 +130,14 @@ pub(crate) fn run(command: &DiffArgs, global: &GlobalArgs) -> CommandResult {
         warn!("no transaction is in both stores: nothing was compared");
     }
     let mut out = io::stdout().lock();
-    match (command.json, global.quiet) {
-        (true, _) => write_document(&mut out, &json::document(&diff, verdict))?,
-        (false, true) => {}
+    screen::unless_closed(match (command.json, global.quiet) {
+        (true, _) => write_document(&mut out, &json::document(&diff, verdict)),
+        (false, true) => Ok(()),
         (false, false) => {
             let style = ReportStyle::new(global.color.on_stdout());
-            screen::print(&text::render(&diff, verdict, style), &mut out)?;
+            screen::print(&text::render(&diff, verdict, style), &mut out)
         }
-    }
+    })?;
     Ok(match verdict {
         DiffVerdict::Equal => CommandVerdict::Success,
         DiffVerdict::Different | DiffVerdict::NotComparable => CommandVerdict::FaultsFound,

@@ -154,13 +154,13 @@ fn sqlite_target(_: &Path) -> Result<DryRunTarget<'static>, ReplayError> {
 
 fn print_report(report: &DryRunReport, format: OutputFormat, global: &GlobalArgs) -> CommandResult {
     let mut out = io::stdout().lock();
-    match format {
-        OutputFormat::Json => write_document(&mut out, &document(report))?,
+    screen::unless_closed(match format {
+        OutputFormat::Json => write_document(&mut out, &document(report)),
         OutputFormat::Text => {
             let style = ReportStyle::new(global.color.on_stdout());
-            screen::print(&dry_run_text::text(report, style), &mut out)?;
+            screen::print(&dry_run_text::text(report, style), &mut out)
         }
-    }
+    })?;
     let is_refused = report.plan.refusals > 0 || report.findings.iter().any(|found| !found.is_allowed);
     Ok(if is_refused { CommandVerdict::FaultsFound } else { CommandVerdict::Success })
 }

@@ -35,10 +35,10 @@ pub(super) struct ReplayOutcome {
 /// Prints the result.
 pub(super) fn print(done: &ReplayOutcome, format: OutputFormat) -> CommandResult {
     let mut out = io::stdout().lock();
-    match format {
-        OutputFormat::Json => write_document(&mut out, &document(done))?,
-        OutputFormat::Text => screen::print(&text(done), &mut out)?,
-    }
+    screen::unless_closed(match format {
+        OutputFormat::Json => write_document(&mut out, &document(done)),
+        OutputFormat::Text => screen::print(&text(done), &mut out),
+    })?;
     let late = done.report.late.as_ref().filter(|late| late.transactions > 0 || late.unread.is_some());
     if let Some(late) = late {
         warn!("{}", late_line(late));

@@ -27,7 +27,7 @@ impl BreakdownTable {
         let all = breakdown.groups.iter().map(|group| &group.counts);
         let total = sum(all.chain(&breakdown.others).chain(&breakdown.without_text));
         // One row more than the maximum needs no more space than a row for all others.
-        let shown = match is_time || breakdown.groups.len() <= count_max + 1 {
+        let shown = match is_time || breakdown.groups.len() <= count_max.saturating_add(1) {
             true => breakdown.groups.len(),
             false => count_max,
         };
