@@ -91,6 +91,7 @@ fn run(args: Vec<OsString>) -> CommandResult {
         false => Vec::new(),
     };
     let command = command.color(screen::color_of_help(&args));
+    let args = settings::with_required(&command, args);
     let parsed = command.try_get_matches_from(&args);
     let mut matches = parsed.map_err(|error| args::with_log_alternatives(error, &args))?;
     if let Some(("replay", matches)) = matches.subcommand() {

@@ -4,6 +4,7 @@
 //! option `--top` of the command `stats`. Without a command, a setting applies to all commands that have the option:
 //! `BINTIDE_KEYRING`, or `keyring` above all tables.
 
+mod required_options;
 mod setting_conflicts;
 mod setting_value;
 mod setting_variables;
@@ -16,6 +17,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgGroup, Command, Id};
 use mysqlbinlog::{OptionPreset, presettable_options};
 
+pub(crate) use self::required_options::with_required;
 use self::setting_conflicts::{are_exclusive, without_overridden};
 use self::setting_value::{GivenSetting, SettingValue, apply_layers, apply_setting};
 pub(crate) use self::setting_value::{LAYERED_OPTIONS, SETTING_LAYERS, layers_id};

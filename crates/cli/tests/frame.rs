@@ -448,6 +448,23 @@ fn write_errors_of_the_output_are_reported() {
     }
 }
 
+/// An option on the command line may require one that only the settings give.
+#[test]
+fn settings_give_required_options() {
+    let from = [("BINTIDE_REPLAY_FROM", "mysql://u@127.0.0.1:1/"), ("BINTIDE_CONFIG", "")];
+    let to = ["replay", "--to", "sqlite:/nonexistent/x.db", "--source-ssl-mode=REQUIRED"];
+    let required = bintide(&to, &from);
+    assert!(!text(&required.stderr).contains("required arguments"), "{}", text(&required.stderr));
+    let missing = bintide(&to, &from[1..]);
+    assert!(text(&missing.stderr).contains("--from <SOURCE>"), "{}", text(&missing.stderr));
+    let undecided = ["replay", "--to", "sqlite:/nonexistent/x.db", "--offline", "absent"];
+    for (value, expected) in [("1", "could not open absent"), ("0", "--dry-run")] {
+        let setting = [("BINTIDE_REPLAY_DRY_RUN", value), ("BINTIDE_CONFIG", "")];
+        let printed = text(&bintide(&undecided, &setting).stderr);
+        assert!(printed.contains(expected), "{printed}");
+    }
+}
+
 #[test]
 fn settings_have_one_password_option_and_their_strictest_tls_mode() {
     let directory = tempfile::tempdir().expect("could not create a directory");
