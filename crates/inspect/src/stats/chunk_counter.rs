@@ -344,6 +344,7 @@ impl<'s> ChunkCounter<'s> {
         let mut start = TransactionStamp {
             id: TransactionId::Unsaid,
             address,
+            event_s: event.raw.header().timestamp,
             commit_us: None,
             original_commit_us: None,
         };

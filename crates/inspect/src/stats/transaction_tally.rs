@@ -55,6 +55,8 @@ const LINEAR_SEARCH_MAX: usize = 16;
 pub(crate) struct TransactionStamp {
     pub(crate) id: TransactionId,
     pub(crate) address: EventAddress,
+    /// Timestamp of the event, in seconds since 1970.
+    pub(crate) event_s: u32,
     /// Commit time on the server that wrote the log, in microseconds since 1970.
     pub(crate) commit_us: Option<u64>,
     /// Commit time on the server where it originated, in microseconds since 1970.
@@ -133,10 +135,12 @@ impl TransactionTally {
         self.start.map_or(TransactionId::Unsaid, |start| start.id)
     }
 
-    /// Returns the time of its commit to this log or, if that is unknown, of its last event.
+    /// Returns the time of its commit to this log or, if that is unknown, of its first event, as
+    /// [`logs::ChangeOrigin::time_us`] does for a selection by time.
     pub(crate) fn commit_us(&self) -> u64 {
         let stamped = self.start.and_then(|start| start.commit_us).filter(|us| *us > 0);
-        stamped.unwrap_or_else(|| u64::from(self.last_s) * 1_000_000)
+        let event_s = self.start.map_or(self.last_s, |start| start.event_s);
+        stamped.unwrap_or_else(|| u64::from(event_s) * 1_000_000)
     }
 
     /// Returns the time from the start of the first statement to the commit, on the server where the transaction
