@@ -3,11 +3,11 @@
 use std::fs::File;
 use std::time::Instant;
 
-use archive::{BlockDecoder, BlockEncoder, BlockSummary, SegmentReader};
+use archive::{BlockDecoder, BlockEncoder, BlockSummary, LogBlockReader};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     for path in std::env::args().skip(1) {
-        let mut reader = SegmentReader::new(File::open(&path)?);
+        let mut reader = LogBlockReader::new(File::open(&path)?);
         let (mut encoder, mut decoder) = (BlockEncoder::new(), BlockDecoder::new());
         let (mut summary, mut size) = (BlockSummary::default(), 0);
         let (mut encode, mut decode) = (0.0, 0.0);

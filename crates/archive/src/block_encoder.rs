@@ -38,7 +38,7 @@ pub struct BlockEncoder {
     frames: PayloadFrames,
     inner: Vec<u8>,
     decoder: BlockDecoder,
-    /// Block that was put together again as a trial.
+    /// Block that was rebuilt as a trial.
     restored: Vec<u8>,
     summary: BlockSummary,
 }
@@ -61,9 +61,9 @@ pub struct EncodedBlock {
     pub summary: BlockSummary,
 }
 
-/// Place and format of events that are taken apart.
+/// Place and format of events that are divided into fields.
 #[derive(Clone, Copy)]
-struct EventScene<'f> {
+struct EncodedEventContext<'f> {
     format: &'f EventFormat,
     /// Position of the event; `None` inside a payload.
     position: Option<u64>,
@@ -177,8 +177,8 @@ impl BlockEncoder {
         while !rest.is_empty() {
             let event = self.split_event(rest, context, &format)?;
             let size = event.bytes().len();
-            let scene = EventScene { format: &format, position: Some(position) };
-            self.put_outer(&event, scene, context, &inner_format);
+            let event_context = EncodedEventContext { format: &format, position: Some(position) };
+            self.put_outer(&event, event_context, context, &inner_format);
             rest = &rest[size..];
             position += size as u64;
         }
@@ -227,7 +227,7 @@ impl BlockEncoder {
     fn put_outer(
         &mut self,
         raw: &RawEvent<'_>,
-        scene: EventScene<'_>,
+        event_context: EncodedEventContext<'_>,
         context: &BlockContext,
         inner_format: &EventFormat,
     ) {
@@ -250,20 +250,25 @@ impl BlockEncoder {
             return;
         }
         if raw.event_type() == EventType::TransactionPayload {
-            match self.put_payload(raw, scene, inner_format) {
+            match self.put_payload(raw, event_context, inner_format) {
                 true => self.summary.payloads_opened += 1,
                 false => {
                     self.summary.payloads_kept += 1;
-                    self.put_plain(raw, scene);
+                    self.put_plain(raw, event_context);
                 }
             }
             return;
         }
-        self.put_event(raw, scene);
+        self.put_event(raw, event_context);
     }
 
-    fn put_payload(&mut self, raw: &RawEvent<'_>, scene: EventScene<'_>, inner_format: &EventFormat) -> bool {
-        let Ok(Event::TransactionPayload(payload)) = raw.decode(scene.format) else { return false };
+    fn put_payload(
+        &mut self,
+        raw: &RawEvent<'_>,
+        event_context: EncodedEventContext<'_>,
+        inner_format: &EventFormat,
+    ) -> bool {
+        let Ok(Event::TransactionPayload(payload)) = raw.decode(event_context.format) else { return false };
         let mut inner = std::mem::take(&mut self.inner);
         inner.clear();
         let events = open_payload(&mut self.opener, &payload, &mut inner);
@@ -276,14 +281,14 @@ impl BlockEncoder {
         });
         let is_opened = settings.is_some();
         if let Some((events, settings)) = settings {
-            self.put_header(raw, scene, BodyForm::Payload);
+            self.put_header(raw, event_context, BodyForm::Payload);
             self.fields.streams.put(FixedStream::Payload, settings.encode());
             self.fields.streams.put(FixedStream::Payload, events);
             let mut rest = &inner[..];
-            let scene = EventScene { format: inner_format, position: None };
+            let event_context = EncodedEventContext { format: inner_format, position: None };
             while let Some((event, after)) = RawEvent::split_first(rest, EventChecksum::Absent) {
                 self.summary.inner_events += 1;
-                self.put_event(&event, scene);
+                self.put_event(&event, event_context);
                 rest = after;
             }
         }
@@ -291,13 +296,13 @@ impl BlockEncoder {
         is_opened
     }
 
-    fn put_event(&mut self, raw: &RawEvent<'_>, scene: EventScene<'_>) {
+    fn put_event(&mut self, raw: &RawEvent<'_>, event_context: EncodedEventContext<'_>) {
         use EventType as T;
         let body = raw.body();
-        self.summary.statements += u64::from(may_be_statement(raw, scene.format));
+        self.summary.statements += u64::from(may_be_statement(raw, event_context.format));
         let form = match raw.event_type() {
             T::TableMap => {
-                self.put_map(body, scene.format);
+                self.put_map(body, event_context.format);
                 BodyForm::TableMap
             }
             T::WriteRows
@@ -306,11 +311,13 @@ impl BlockEncoder {
             | T::WriteRowsV1
             | T::UpdateRowsV1
             | T::DeleteRowsV1
-                if self.put_rows(raw, scene.format) =>
+                if self.put_rows(raw, event_context.format) =>
             {
                 BodyForm::Rows
             }
-            T::Gtid | T::AnonymousGtid | T::GtidTagged if self.put_gtid(raw, scene.format) => BodyForm::Gtid,
+            T::Gtid | T::AnonymousGtid | T::GtidTagged if self.put_gtid(raw, event_context.format) => {
+                BodyForm::Gtid
+            }
             T::MariadbGtid if self.put_mariadb_gtid(body) => BodyForm::MariadbGtid,
             T::Query if self.fields.put_query(body) => BodyForm::Query,
             T::Xid if self.fields.put_xid(body) => BodyForm::Xid,
@@ -323,7 +330,7 @@ impl BlockEncoder {
                 BodyForm::Plain
             }
         };
-        self.put_header(raw, scene, form);
+        self.put_header(raw, event_context, form);
     }
 
     fn put_gtid(&mut self, raw: &RawEvent<'_>, format: &EventFormat) -> bool {
@@ -337,14 +344,14 @@ impl BlockEncoder {
         self.fields.put_mariadb_gtid(body)
     }
 
-    fn put_plain(&mut self, raw: &RawEvent<'_>, scene: EventScene<'_>) {
+    fn put_plain(&mut self, raw: &RawEvent<'_>, event_context: EncodedEventContext<'_>) {
         self.fields.put_body(raw.body());
-        self.put_header(raw, scene, BodyForm::Plain);
+        self.put_header(raw, event_context, BodyForm::Plain);
     }
 
-    fn put_header(&mut self, raw: &RawEvent<'_>, scene: EventScene<'_>, body: BodyForm) {
+    fn put_header(&mut self, raw: &RawEvent<'_>, event_context: EncodedEventContext<'_>, body: BodyForm) {
         let header = raw.header();
-        let position = position_form(header, scene.position, self.fields.last.next_position);
+        let position = position_form(header, event_context.position, self.fields.last.next_position);
         self.put_form(EventForm::of(header, position, body));
         let timestamp = u64::from(header.timestamp);
         self.fields.streams.put_difference(
@@ -356,7 +363,7 @@ impl BlockEncoder {
             self.fields.streams.put(FixedStream::NextPosition, u64::from(header.next_position));
         }
         self.fields.last.timestamp = header.timestamp;
-        if scene.position.is_some() {
+        if event_context.position.is_some() {
             self.fields.last.next_position = header.next_position;
         }
     }
@@ -375,7 +382,7 @@ impl BlockEncoder {
         }
     }
 
-    /// Appends the rows of an event. Returns false, and appends nothing, if they cannot be taken apart.
+    /// Appends the rows of an event. Returns false, and appends nothing, if they cannot be divided into columns.
     fn put_rows(&mut self, raw: &RawEvent<'_>, format: &EventFormat) -> bool {
         let Some((rows, head)) = split_rows(raw, format) else { return false };
         let Some(table) = self.table_ids.get(&rows.table_id).copied() else { return false };

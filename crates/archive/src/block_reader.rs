@@ -12,11 +12,12 @@ use crate::log_block::{BlockContent, BlockContext, LogBlock, MAPS_MAX, OpaqueRea
 /// Size of a block: of its bytes, or of its events as far as payloads state their size. Bounds memory.
 pub const BLOCK_SIZE: usize = 8 << 20;
 
-/// Largest event that is taken apart. Larger ones are kept as they are, in several blocks. Bounds memory.
+/// Maximum size of an event that is divided into fields. Larger events are stored unchanged, in several blocks. Bounds
+/// memory.
 pub const EVENT_SIZE_LIMIT: usize = 16 << 20;
 
 /// Splits a log into blocks.
-pub struct SegmentReader<R> {
+pub struct LogBlockReader<R> {
     input: R,
     /// Bytes that were read and are not part of a block yet.
     tail: Vec<u8>,
@@ -46,7 +47,7 @@ enum ReaderState {
     Opaque(OpaqueReason),
 }
 
-impl<R: Read> SegmentReader<R> {
+impl<R: Read> LogBlockReader<R> {
     /// Creates a reader of a log from its first byte.
     pub fn new(input: R) -> Self {
         Self {
@@ -255,7 +256,7 @@ enum NextEvent {
     },
     /// Less than an event, of at least this size.
     NeedMore(usize),
-    /// Event of this size that is not taken apart.
+    /// Event of this size that is not divided into fields.
     Large(u64),
     Invalid,
 }

@@ -1,4 +1,4 @@
-//! Archives of binary logs: each log is taken apart into streams of fields, which compress better than the log, and
+//! Archives of binary logs: each log is divided into streams of fields, which compress better than the log, and
 //! comes back byte for byte. This crate never prints, never talks to a MySQL server, and never changes a log.
 #![forbid(unsafe_code)]
 
@@ -46,7 +46,7 @@ pub use crate::archive::{
 pub use crate::archive_error::ArchiveError;
 pub use crate::block_decoder::BlockDecoder;
 pub use crate::block_encoder::{BlockEncoder, EncodedBlock};
-pub use crate::block_reader::{BLOCK_SIZE, EVENT_SIZE_LIMIT, SegmentReader};
+pub use crate::block_reader::{BLOCK_SIZE, EVENT_SIZE_LIMIT, LogBlockReader};
 pub use crate::block_summary::BlockSummary;
 #[cfg(feature = "storage")]
 pub use crate::change_table_store::ChangeTableStore;

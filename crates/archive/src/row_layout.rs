@@ -1,4 +1,4 @@
-//! Rows taken apart into one stream for each column, and put together again.
+//! Divides rows into one stream for each column, and rebuilds them.
 
 use binlog::events::{ColumnSet, Rows};
 use binlog::{
@@ -59,7 +59,7 @@ pub(crate) const fn stream_count(columns: usize) -> usize {
 
 impl RowLayout {
     /// Creates the layout for rows events like this one. `streams` is the first stream of the table. `None` if rows
-    /// of this kind are not taken apart.
+    /// of this kind are not divided.
     pub(crate) fn new(table: &Table, rows: &Rows<'_>, streams: StreamId) -> Option<Self> {
         if rows.column_count != table.columns.len() as u64 {
             return None;

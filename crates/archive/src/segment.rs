@@ -14,7 +14,7 @@ use crate::archive_error::ArchiveError;
 use crate::block_decoder::BlockDecoder;
 use crate::block_encoder::BlockEncoder;
 use crate::block_frame::{BLOCK_HEAD_SIZE, BlockKind, parse_body, parse_head, put_end};
-use crate::block_reader::SegmentReader;
+use crate::block_reader::LogBlockReader;
 use crate::block_summary::BlockSummary;
 use crate::segment_error::SegmentError;
 
@@ -97,7 +97,7 @@ fn write_blocks(
     run_ordered(
         limits(),
         |items| {
-            let mut reader = SegmentReader::new(source);
+            let mut reader = LogBlockReader::new(source);
             while let Some(block) = reader.next_block().map_err(read_failed)? {
                 let size = block.bytes.len();
                 items.push(block, size)?;

@@ -28,7 +28,7 @@ pub const STATE_NAME: &str = "_bintide";
 /// Directory of unfinished files, in that of the export's own.
 const UNFINISHED_DIRECTORY: &str = "unfinished";
 
-/// End of the names of the lists of files, in that of the export's own.
+/// Extension of the lists of files.
 const LIST_END: &str = "files";
 
 /// File with the selection of the export.

@@ -10,8 +10,8 @@ use logs::{FileAccess, make_directories, replace_file};
 use crate::change_schema::ChangeSchema;
 use crate::columns_error::ColumnsError;
 
-/// Directories of one table. Definitions of which readers can form a union share a directory: in all of its files, a
-/// column's types are of one family. Each definition for which that is not so opens the next directory.
+/// Directories of one table. Definitions share a directory if each column's types belong to one family, so that readers
+/// can combine the files. Any other definition gets the next directory.
 #[derive(Debug)]
 pub(crate) struct TableDirectories {
     /// Path of the file that lists the columns.
