@@ -122,7 +122,7 @@ impl HttpSite {
         Ok(bound)
     }
 
-    /// Returns the answer to a request; `None` for a stream of events.
+    /// Returns the answer to a request.
     fn answer(&self, request: HttpRequest) -> HttpAnswer {
         let message = |status, text: &str| HttpAnswer::Text {
             status,

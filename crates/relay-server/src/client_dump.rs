@@ -52,7 +52,7 @@ enum OpenEvent {
     /// The event's parts go through the packet buffer.
     Buffered(PartedPacket),
     /// The event's parts go to the socket without a copy.
-    Unchanged,
+    WithoutCopy,
 }
 
 /// Amount of data sent in a step of a dump.
@@ -63,9 +63,9 @@ struct SentAmount {
 }
 
 /// Minimum size of an event that is sent without a copy: below it, a copy costs less than a reference.
-const UNCHANGED_SIZE_MIN: usize = RUN_EVENT_SIZE as usize;
+const ZERO_COPY_SIZE_MIN: usize = RUN_EVENT_SIZE as usize;
 /// Maximum size of an event that is one packet.
-const UNCHANGED_SIZE_MAX: usize = PIECE_SIZE_MAX - 16;
+const ZERO_COPY_SIZE_MAX: usize = PIECE_SIZE_MAX - 16;
 
 /// End of a dump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -413,9 +413,9 @@ impl<'d, 's> ClientDump<'d, 's> {
             false => AckRequest::No,
         };
         match self.open.take() {
-            Some(OpenEvent::Unchanged) => self.put_unchanged(piece, acknowledge),
+            Some(OpenEvent::WithoutCopy) => self.put_without_copy(piece, acknowledge),
             Some(OpenEvent::Buffered(packet)) => self.put_part(&piece, acknowledge, Some(packet)),
-            None if self.sends_unchanged(&piece) => self.put_unchanged(piece, acknowledge),
+            None if self.sends_without_copy(&piece) => self.put_without_copy(piece, acknowledge),
             None if piece.is_last() => {
                 let (semi_sync, event) = (self.semi_sync, piece.bytes.as_slice());
                 self.session
@@ -426,13 +426,13 @@ impl<'d, 's> ClientDump<'d, 's> {
     }
 
     /// Returns whether the event that starts with this piece is sent without a copy.
-    fn sends_unchanged(&self, piece: &DumpPiece) -> bool {
-        (UNCHANGED_SIZE_MIN..UNCHANGED_SIZE_MAX).contains(&(piece.event_size as usize))
+    fn sends_without_copy(&self, piece: &DumpPiece) -> bool {
+        (ZERO_COPY_SIZE_MIN..ZERO_COPY_SIZE_MAX).contains(&(piece.event_size as usize))
             && !self.session.link.is_encrypted()
             && self.session.client.session.compression.is_none()
     }
 
-    fn put_unchanged(&mut self, piece: DumpPiece, acknowledge: AckRequest) {
+    fn put_without_copy(&mut self, piece: DumpPiece, acknowledge: AckRequest) {
         let (semi_sync, is_last) = (self.semi_sync, piece.is_last());
         if piece.is_first() {
             // Write only the header of the whole packet, and the first bytes of its payload.
@@ -444,7 +444,7 @@ impl<'d, 's> ClientDump<'d, 's> {
         self.session.link.queue_body(piece.bytes);
         match is_last {
             true => self.session.respond(|response| response.end_event(acknowledge, semi_sync)),
-            false => self.open = Some(OpenEvent::Unchanged),
+            false => self.open = Some(OpenEvent::WithoutCopy),
         }
     }
 

@@ -45,8 +45,9 @@ struct QueuedBody {
     bytes: EventBytes,
 }
 
-/// Minimum size of bytes that the kernel sends from the log's file. For fewer bytes, the call costs more than a copy.
-const FILE_SIZE_MIN: usize = 32 << 10;
+/// Minimum number of bytes that the kernel sends from the log's file (`sendfile`). For fewer, the call costs more than a
+/// copy.
+const SENDFILE_SIZE_MIN: usize = 32 << 10;
 /// Maximum number of memory areas in one call: `IOV_MAX`.
 const SLICES_MAX: usize = 1024;
 
@@ -157,7 +158,9 @@ impl ClientLink {
         let size = output.len();
         match &mut self.stream {
             AcceptedStream::Plain(stream) if self.bodies.is_empty() => stream.write_all(output)?,
-            AcceptedStream::Plain(stream) => send_queue(&stream.socket, output, &self.bodies, FILE_SIZE_MIN)?,
+            AcceptedStream::Plain(stream) => {
+                send_queue(&stream.socket, output, &self.bodies, SENDFILE_SIZE_MIN)?
+            }
             AcceptedStream::Tls(stream) => {
                 stream.write_all(output)?;
                 stream.flush()?;
@@ -386,8 +389,8 @@ mod tests {
 
     use relay::{
         AheadPolicy, AnnotationPolicy, DumpEndPolicy, DumpMode, DumpOptions, DumpRequest, DumpStep,
-        DumpStream, FormSource, HeartbeatVersion, LogForm, RelayStore, RunPolicy, ServedChecksum,
-        SourceGtids, SourceLimits, find_start,
+        DumpStream, FormSource, FormSourceOptions, HeartbeatVersion, LogForm, RelayStore, RunPolicy,
+        ServedChecksum, SourceGtids, find_start,
     };
     use socket2::SockRef;
     use wire::DumpFlags;
@@ -402,8 +405,11 @@ mod tests {
             std::fs::copy(samples.join(sample), directory.join(log)).unwrap();
         }
         let store = Arc::new(RelayStore::open(directory, None).unwrap());
-        let limits =
-            SourceLimits { directory: directory.to_owned(), cache_bytes: 1 << 20, clock: || Duration::ZERO };
+        let limits = FormSourceOptions {
+            directory: directory.to_owned(),
+            cache_bytes: 1 << 20,
+            thread_cpu_time: || Duration::ZERO,
+        };
         let source = Arc::new(FormSource::new(store, LogForm::AsIs, limits));
         let (checksum, mode) = (ServedChecksum::Stored, DumpMode::Position);
         let request = DumpRequest {

@@ -168,10 +168,7 @@ fn find_account(
     accounts: &RelayAccounts,
     shared: &RelayShared,
 ) -> Option<ClientAccount> {
-    if accounts.is_empty()
-        && shared.was_started_without_accounts.load(Ordering::Relaxed)
-        && address.is_loopback()
-    {
+    if accounts.is_empty() && shared.has_never_had_accounts.load(Ordering::Relaxed) && address.is_loopback() {
         return Some(ClientAccount {
             user: String::from_utf8_lossy(&login.user).into_owned(),
             host: "localhost".to_owned(),

@@ -94,8 +94,10 @@ const DELAY_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 const LOGIN_DURATION_MAX: Duration = Duration::from_secs(1);
 
 impl ClientRegistry {
-    /// Adds a client. `None` if there are already `limit` clients, or all connections have been ended. The registry closes the oldest connection that has
-    /// not logged in if there are too many of them, or if it has taken too long and there are `limit` clients.
+    /// Adds a client. Returns `None` if there are already `limit` clients, or after [`ClientRegistry::end_all`].
+    ///
+    /// Closes the oldest connection without a login if there are too many of them, or if it has taken too long and there
+    /// are `limit` clients.
     pub(crate) fn register(
         &self,
         socket: Arc<TcpStream>,

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use logs::lock;
 use nix::time::{ClockId, clock_gettime};
-use relay::{FormFacts, FormSource, LogForm, RelayError, RelayStore, SourceLimits, StageTiming, StageTotals};
+use relay::{
+    FormFacts, FormSource, FormSourceOptions, LogForm, RelayError, RelayStore, StageTiming, StageTotals,
+};
 
 use crate::relay_counters::FormCounters;
 
@@ -13,7 +15,7 @@ use crate::relay_counters::FormCounters;
 #[derive(Debug)]
 pub(crate) struct FormRegistry {
     store: Arc<RelayStore>,
-    limits: SourceLimits,
+    limits: FormSourceOptions,
     served: Mutex<Vec<RegisteredForm>>,
 }
 
@@ -26,7 +28,7 @@ struct RegisteredForm {
 
 impl FormRegistry {
     /// Creates the registry of a store. The limits apply to each form.
-    pub(crate) fn new(store: Arc<RelayStore>, limits: SourceLimits) -> Self {
+    pub(crate) fn new(store: Arc<RelayStore>, limits: FormSourceOptions) -> Self {
         Self { store, limits, served: Mutex::default() }
     }
 

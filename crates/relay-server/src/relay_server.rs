@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use logs::{StoreWatch, lock};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use relay::{
-    AccountFile, FormChoice, LogForm, RelayFacts, RelayStore, SourceLimits, SqlResponder, UpstreamControl,
-    first_log_in_use,
+    AccountFile, FormChoice, FormSourceOptions, LogForm, RelayFacts, RelayStore, SqlResponder,
+    UpstreamControl, first_log_in_use,
 };
 use servers::ServerAddress;
 use wire::{PacketCodec, ServerError, ServerHandshake};
@@ -181,7 +181,11 @@ impl RelayServer {
             identity: load_or_create_identity(&options.state)?,
             forms: FormRegistry::new(
                 Arc::new(store),
-                SourceLimits { directory: forms, cache_bytes: options.form_cache_bytes, clock: thread_time },
+                FormSourceOptions {
+                    directory: forms,
+                    cache_bytes: options.form_cache_bytes,
+                    thread_cpu_time: thread_time,
+                },
             ),
             password_key: load_password_key(&options.state)?,
             files: LoadedFiles { tls: options.tls.load(&options.state)?, accounts },
@@ -247,14 +251,14 @@ impl RelayServer {
     /// Fails if a file cannot be used.
     pub fn reload(&self) -> Result<(), RelayServerError> {
         let options = &self.shared.options;
-        let was_without_accounts = &self.shared.was_started_without_accounts;
-        if !was_without_accounts.load(Ordering::Relaxed) && !options.accounts.exists() {
+        let had_no_accounts = &self.shared.has_never_had_accounts;
+        if !had_no_accounts.load(Ordering::Relaxed) && !options.accounts.exists() {
             return Err(RelayServerError::AccountsMissing { path: options.accounts.path().to_owned() });
         }
         let accounts = Arc::new(options.accounts.load()?);
         let tls = options.tls.load(&options.state)?;
         if !accounts.is_empty() {
-            was_without_accounts.store(false, Ordering::Relaxed);
+            had_no_accounts.store(false, Ordering::Relaxed);
         }
         *self.shared.files.write().unwrap_or_else(PoisonError::into_inner) = LoadedFiles { tls, accounts };
         lock(&self.shared.digests).clear();

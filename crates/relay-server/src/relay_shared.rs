@@ -57,8 +57,8 @@ pub(crate) struct RelayShared {
     compression: Mutex<ServedCompression>,
     gtids: Mutex<StateReader<StoreGtidState>>,
     definitions: Option<DefinitionSource>,
-    /// True if there have been no accounts since the relay's start: all clients of this machine may log in.
-    pub(crate) was_started_without_accounts: AtomicBool,
+    /// True if the relay has had no accounts since its start: all clients of this machine may log in.
+    pub(crate) has_never_had_accounts: AtomicBool,
     mariadb: Mutex<StateReader<MariadbState>>,
     /// Logs without a file that were reported.
     reported_missing: Mutex<HashSet<Arc<str>>>,
@@ -89,7 +89,7 @@ pub(crate) struct RelayParts {
 impl RelayShared {
     pub(crate) fn new(options: RelayServerOptions, parts: RelayParts) -> Self {
         let RelayParts { address, identity, forms, password_key, files } = parts;
-        let was_started_without_accounts = AtomicBool::new(files.accounts.is_empty());
+        let has_never_had_accounts = AtomicBool::new(files.accounts.is_empty());
         let definitions = options.definitions_from.clone().map(DefinitionSource::new);
         Self {
             compression: Mutex::new(ServedCompression::of(options.form)),
@@ -109,7 +109,7 @@ impl RelayShared {
             sent: Mutex::default(),
             gtids: Mutex::default(),
             definitions,
-            was_started_without_accounts,
+            has_never_had_accounts,
             mariadb: Mutex::default(),
             reported_missing: Mutex::default(),
         }
@@ -130,8 +130,8 @@ impl RelayShared {
         (self.options.notices)(notice);
     }
 
-    /// Returns whether the file of a log in the index is missing, and reports it once.
-    pub(crate) fn is_missing(&self, log: &Arc<str>) -> Result<bool, RelayError> {
+    /// Reports a log whose file is missing, once. Returns true if it is missing.
+    pub(crate) fn report_if_missing(&self, log: &Arc<str>) -> Result<bool, RelayError> {
         let store = self.forms.store();
         let found = std::fs::metadata(store.path(log)?);
         if !found.is_err_and(|error| error.kind() == ErrorKind::NotFound) {
@@ -220,7 +220,7 @@ impl RelayFacts for RelayShared {
             let path = store.path(&name)?;
             Ok(ServedLog {
                 // As a server does.
-                size: if self.is_missing(&name)? { 0 } else { size(&name)? },
+                size: if self.report_if_missing(&name)? { 0 } else { size(&name)? },
                 stored_size: std::fs::metadata(&path).map_or(0, |metadata| metadata.len()),
                 is_encrypted: is_encrypted(&path),
                 name: name.to_string(),
@@ -300,7 +300,7 @@ impl RelayFacts for RelayShared {
     }
 
     fn log_sizes(&self, limit: usize) -> Result<Vec<LogSize>, RelayError> {
-        log_sizes(&self.forms, limit, |name| self.is_missing(name))
+        log_sizes(&self.forms, limit, |name| self.report_if_missing(name))
     }
 
     fn kill(&self, connection_id: u32) -> bool {

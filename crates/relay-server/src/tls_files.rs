@@ -39,7 +39,7 @@ const CA_NAME: &str = "ca.pem";
 /// Name of the RSA key for clients without TLS.
 const PASSWORD_KEY_NAME: &str = "private_key.pem";
 /// Names in the relay's own certificate. A client that verifies another name needs a given certificate.
-const HOST_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
+const CERTIFICATE_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
 impl TlsFiles {
     /// Reads the files, or creates a certificate in the state directory.
@@ -117,7 +117,7 @@ fn make_certificate(state: &Path) -> Result<(), RelayServerError> {
     named(&mut authority, "bintide relay CA");
     let authority_key = KeyPair::generate().map_err(failed)?;
     let authority = CertifiedIssuer::self_signed(authority, authority_key).map_err(failed)?;
-    let names: Vec<String> = HOST_NAMES.map(str::to_owned).into();
+    let names: Vec<String> = CERTIFICATE_NAMES.map(str::to_owned).into();
     let mut server = CertificateParams::new(names).map_err(failed)?;
     server.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     named(&mut server, "bintide relay");

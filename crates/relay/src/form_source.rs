@@ -29,7 +29,7 @@ pub struct FormSource {
     form: LogForm,
     store: Arc<RelayStore>,
     directory: PathBuf,
-    clock: fn() -> Duration,
+    thread_cpu_time: fn() -> Duration,
     shared: Mutex<FormSourceState>,
     /// Notified when a chunk has been rendered.
     rendered: Condvar,
@@ -60,15 +60,15 @@ impl FormStart {
     pub const LOG_START: Self = Self { position: FormPosition::START.rendered, events_before: 0 };
 }
 
-/// Limits and directory of a [`FormSource`].
+/// Options of a [`FormSource`].
 #[derive(Clone, Debug)]
-pub struct SourceLimits {
+pub struct FormSourceOptions {
     /// Directory for the indexes of forms, and for transactions too large for memory. Only this relay may use it.
     pub directory: PathBuf,
     /// Memory for recent chunks, in bytes.
     pub cache_bytes: usize,
     /// CPU time of the calling thread, which measures the cost of rendering.
-    pub clock: fn() -> Duration,
+    pub thread_cpu_time: fn() -> Duration,
 }
 
 /// Cost of rendering one form.
@@ -148,9 +148,9 @@ const SAVE_STRIDE: u64 = 64 << 20;
 
 impl FormSource {
     /// Creates a source of a store in a form.
-    pub fn new(store: Arc<RelayStore>, form: LogForm, limits: SourceLimits) -> Self {
+    pub fn new(store: Arc<RelayStore>, form: LogForm, options: FormSourceOptions) -> Self {
         let shared = FormSourceState {
-            cache: ChunkCache::new(limits.cache_bytes),
+            cache: ChunkCache::new(options.cache_bytes),
             buffers: Vec::new(),
             logs: HashMap::new(),
             idle: Vec::new(),
@@ -161,8 +161,8 @@ impl FormSource {
             timings: RenderTimings::default(),
             reading: StageTiming::default(),
         };
-        let SourceLimits { directory, clock, .. } = limits;
-        Self { form, store, directory, clock, shared: Mutex::new(shared), rendered: Condvar::new() }
+        let FormSourceOptions { directory, thread_cpu_time, .. } = options;
+        Self { form, store, directory, thread_cpu_time, shared: Mutex::new(shared), rendered: Condvar::new() }
     }
 
     /// Returns the form.
@@ -429,14 +429,14 @@ impl FormSource {
 
     /// Renders one chunk, and makes it available to all clients.
     fn render(&self, renderer: &mut FormRenderer, growth: u64) -> Result<FormRead, RelayError> {
-        let (began, began_reading) = ((self.clock)(), Instant::now());
+        let (began, began_reading) = ((self.thread_cpu_time)(), Instant::now());
         if let Some(buffer) = self.lock().buffers.pop() {
             renderer.lend_buffer(buffer);
         }
         let outcome = renderer.next()?;
         let (starts, boundary) = (renderer.take_starts(), renderer.boundary());
         let log = Arc::clone(renderer.log());
-        let spent = (self.clock)().saturating_sub(began);
+        let spent = (self.thread_cpu_time)().saturating_sub(began);
         let timings = renderer.take_timings();
         let rewriting = timings.compressing.total + timings.opening.total;
         let reading = began_reading.elapsed().saturating_sub(rewriting);

@@ -83,7 +83,7 @@ pub use crate::form_chunk::{CHUNK_SIZE_MAX, EventSlice, FormChunk, TransactionMa
 pub use crate::form_index::{FormIndex, FormPosition, INDEX_STRIDE};
 pub use crate::form_reader::{FormReader, ReaderStep};
 pub use crate::form_source::{
-    FormRead, FormSource, FormStart, FormTimings, IndexedSize, RenderCost, SourceLimits,
+    FormRead, FormSource, FormSourceOptions, FormStart, FormTimings, IndexedSize, RenderCost,
 };
 pub use crate::host_pattern::{HostPattern, HostPatternError};
 pub use crate::log_form::{ClientAttributes, FormChoice, FormTextError, LogForm};

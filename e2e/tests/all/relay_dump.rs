@@ -8,8 +8,9 @@ use binlog::gtid::GtidSet;
 use e2e::relayed::{RelayProcess, relay_address};
 use relay::{
     AheadPolicy, AnnotationPolicy, DumpEndPolicy, DumpError, DumpMode, DumpOptions, DumpRequest, DumpStep,
-    DumpStream, FormSource, GtidHoles, GtidsAhead, HeartbeatVersion, LogForm, MariadbRequest, MariadbState,
-    RelayStore, RunPolicy, ServedChecksum, SourceGtids, SourceLimits, StateReader, find_start,
+    DumpStream, FormSource, FormSourceOptions, GtidHoles, GtidsAhead, HeartbeatVersion, LogForm,
+    MariadbRequest, MariadbState, RelayStore, RunPolicy, ServedChecksum, SourceGtids, StateReader,
+    find_start,
 };
 use servers::{LinkOptions, ServerAddress, ServerLink, SqlConnection};
 use testkit::{Launch, TestPackage, TestServer, wait_until};
@@ -135,9 +136,10 @@ fn relay_of(server: &TestServer, directory: &tempfile::TempDir) -> Result<Arc<Fo
     let logs = server.binlogs()?;
     let index = logs.first().context("the server has no logs")?.with_extension("index");
     let store = Arc::new(RelayStore::open(index, None)?);
-    let clock = || Duration::ZERO;
-    let limits = SourceLimits { directory: directory.path().to_owned(), cache_bytes: 1 << 20, clock };
-    Ok(Arc::new(FormSource::new(store, LogForm::AsIs, limits)))
+    let thread_cpu_time = || Duration::ZERO;
+    let options =
+        FormSourceOptions { directory: directory.path().to_owned(), cache_bytes: 1 << 20, thread_cpu_time };
+    Ok(Arc::new(FormSource::new(store, LogForm::AsIs, options)))
 }
 
 fn name_of(log: &std::path::Path) -> Vec<u8> {

@@ -12,7 +12,7 @@ use binlog::{
 };
 use logs::LogReader;
 use logs::ordered::PipelineLimits;
-use relay::{FormReader, FormSource, LogForm, ReaderStep, RelayStore, SourceLimits, StatementInterrupt};
+use relay::{FormReader, FormSource, FormSourceOptions, LogForm, ReaderStep, RelayStore, StatementInterrupt};
 use rewrite::{
     CompressSettings, CompressedPolicy, MinimumGain, OldFormatPolicy, RewriteAction, RewriteError,
     RewriteLimits, RewriteSettings, TornEndPolicy, TransactionMove, rewrite,
@@ -78,8 +78,11 @@ impl TestStore {
 
     pub(crate) fn source_with(&self, form: LogForm, cache_bytes: usize) -> Arc<FormSource> {
         let store = Arc::new(RelayStore::open(self.directory.path(), None).unwrap());
-        let limits =
-            SourceLimits { directory: self.cache.path().to_owned(), cache_bytes, clock: || Duration::ZERO };
+        let limits = FormSourceOptions {
+            directory: self.cache.path().to_owned(),
+            cache_bytes,
+            thread_cpu_time: || Duration::ZERO,
+        };
         Arc::new(FormSource::new(store, form, limits))
     }
 }
