@@ -30,6 +30,8 @@ use crate::transaction_committer::{TransactionCommitter, TransactionFailure};
 const ABORT_POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Pause before records are sent again.
 const BACKOFF: Duration = Duration::from_secs(1);
+/// Timeout of the attempt to abort a transaction at the end of a run.
+const ABANDON_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Sender of batches: one transaction of Kafka for each batch.
 pub(crate) struct BatchSender {
@@ -291,7 +293,8 @@ impl BatchSender {
     pub(crate) fn abandon_transaction(&self) {
         if self.transaction != KafkaTransactionState::None {
             self.committer.producer.poll(Duration::ZERO);
-            let _ = self.committer.producer.abort_transaction(BACKOFF);
+            // If this fails, the transaction ends at its timeout.
+            let _ = self.committer.producer.abort_transaction(ABANDON_TIMEOUT);
         }
     }
 
@@ -368,10 +371,15 @@ impl BatchSender {
             // No two commits without progress have the same number.
             None => saved.commit_number == Some(self.commit_number),
         };
-        match (is_committed, is_saved(self.progress.as_ref())) {
-            (true, _) => Ok(FailedOutcome::Committed),
-            (false, true) => Ok(FailedOutcome::NotCommitted),
-            (false, false) => Err(KafkaSinkError::Fenced { name: self.settings.name.clone() }),
+        // A commit without progress keeps the earlier one: other progress is that of another run.
+        let is_ours = match batch.progress.is_some() && is_committed {
+            true => true,
+            false => is_saved(self.progress.as_ref()),
+        };
+        match (is_ours, is_committed) {
+            (true, true) => Ok(FailedOutcome::Committed),
+            (true, false) => Ok(FailedOutcome::NotCommitted),
+            (false, _) => Err(KafkaSinkError::Fenced { name: self.settings.name.clone() }),
         }
     }
 

@@ -8,14 +8,14 @@ use tokio::runtime::{Builder, Runtime};
 
 /// Timeout of one request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// Size at which the rest of an answer is left out. Bounds memory.
+/// Maximum size of an answer that is read, in bytes. Bounds memory.
 const ANSWER_SIZE_MAX: usize = 1 << 20;
 
 /// Client of one server.
 #[derive(Debug)]
 pub(crate) struct HttpClient {
     client: Client,
-    /// The client needs one. It runs only while a request does.
+    /// Runtime of the client. It runs only during a request.
     runtime: Runtime,
 }
 

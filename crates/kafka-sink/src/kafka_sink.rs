@@ -347,7 +347,7 @@ impl BrokerSink for KafkaSink {
         if self.running.is_none()
             && self.sender.transaction != KafkaTransactionState::Failed
             && let Err(error) = self.sender.send(&mut self.pending.records)
-            // Those are errors of the producer, which the commit replaces.
+            // After these errors, the next commit replaces the producer.
             && !matches!(error, KafkaSinkError::Fenced { .. } | KafkaSinkError::Other { .. })
         {
             return Err(error.into());

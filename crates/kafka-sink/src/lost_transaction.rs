@@ -1,4 +1,4 @@
-//! End of a transaction whose end the brokers have lost.
+//! Aborts a transaction whose markers the brokers have lost.
 //!
 //! After a crash, the coordinator of a decided transaction writes its missing markers into the partitions. Kafka 4.3.1 skips
 //! them if no broker leads the partitions at this moment, as on a single broker that starts again

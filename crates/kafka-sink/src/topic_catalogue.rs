@@ -43,7 +43,7 @@ const LOST_CODES: [RDKafkaErrorCode; 8] = [
 /// Maximum size of a topic's name, in Kafka.
 const NAME_SIZE_MAX: usize = 249;
 
-/// End of the name of the topic with the starts and ends of transactions.
+/// Suffix of the topic with the starts and ends of transactions.
 const TRANSACTION_TOPIC: &str = "transaction";
 
 /// Treatment of topics that do not exist.
@@ -96,7 +96,7 @@ struct RowTopic {
 }
 
 impl TopicCatalogue {
-    /// Creates a catalogue; `existing` are the topics that exist, `connection` leads to their brokers.
+    /// Creates a catalogue; `existing`: names of the existing topics. `connection`: configuration of connections to the brokers.
     pub(crate) fn new(
         settings: &KafkaSettings,
         connection: ConnectionConfig,

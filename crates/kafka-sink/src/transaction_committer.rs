@@ -148,7 +148,7 @@ impl CommitThread {
         let (outcome, received) = sync_channel(1);
         let job = Arc::new(CommitJob { committer: committer.clone(), outcome });
         let running = RunningCommit { outcome: received, job: Arc::downgrade(&job) };
-        // Fails only after a panic of the thread, which `RunningCommit::wait` reports.
+        // Fails only after a panic of the thread. `RunningCommit::wait` then panics, too.
         let _ = self.jobs.send(job);
         running
     }
