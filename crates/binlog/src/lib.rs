@@ -110,6 +110,7 @@ mod raw;
 mod row;
 #[cfg(feature = "serde")]
 mod serial;
+pub mod server_error;
 mod server_version;
 pub mod sql_mode;
 mod table;

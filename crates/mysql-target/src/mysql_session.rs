@@ -1,5 +1,6 @@
 //! One session on a MySQL server.
 
+use binlog::server_error::UNKNOWN_ERROR;
 use std::fmt::Write as _;
 use std::ops::Range;
 use std::sync::Arc;
@@ -261,6 +262,7 @@ impl MysqlSession {
         let result = self.connection.run(&self.sql);
         self.sql.clear();
         result.map_err(|error| match error.code() {
+            // Mostly the server's answer to row events that it cannot apply to its table.
             Some(UNKNOWN_ERROR) if has_rows => conversion_failure(&error),
             _ => server_failure(error),
         })
@@ -776,9 +778,6 @@ impl TargetSession for MysqlSession {
         Ok(())
     }
 }
-
-/// ER_UNKNOWN_ERROR: mostly the server's answer to row events that it cannot apply to its table.
-const UNKNOWN_ERROR: u16 = 1105;
 
 /// Explains the error: the server itself writes an explanation, if any, only to its error log.
 fn conversion_failure(error: &servers::ConnectionError) -> TargetFailure {

@@ -1,5 +1,6 @@
 //! A MySQL or MariaDB server as a target.
 
+use binlog::server_error::SPECIFIC_ACCESS_DENIED_ERROR;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -67,9 +68,6 @@ const TARGET_LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 const SESSION_SETUP: &str = "SET @@session.autocommit = 1, @@session.wait_timeout = 31536000, \
     @@session.innodb_lock_wait_timeout = 5, @@session.net_read_timeout = 3600, @@session.net_write_timeout = 3600; \
     SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
-
-/// ER_SPECIFIC_ACCESS_DENIED_ERROR: the account lacks a privilege.
-const ACCESS_DENIED: u16 = 1227;
 
 impl MysqlTarget {
     /// Calls [`MysqlTarget::open_as`] with [`ApplyAs::Auto`].
@@ -385,7 +383,7 @@ impl ReplayTarget for MysqlTarget {
             match control.run(&format!("SET GLOBAL gtid_purged = '+{missing}'")) {
                 Ok(()) => executed_now.add_all(&missing),
                 // The progress table then keeps all GTIDs.
-                Err(error) if error.code() == Some(ACCESS_DENIED) => {
+                Err(error) if error.code() == Some(SPECIFIC_ACCESS_DENIED_ERROR) => {
                     self.may_set_gtid_purged.store(false, Ordering::SeqCst);
                 }
                 Err(error) => return Err(server_failure(error)),
@@ -463,7 +461,7 @@ impl SessionPrivileges {
 fn is_allowed(control: &mut SqlConnection, sql: &str) -> Result<bool, servers::ConnectionError> {
     match control.run(sql) {
         Ok(()) => Ok(true),
-        Err(error) if error.code() == Some(ACCESS_DENIED) => Ok(false),
+        Err(error) if error.code() == Some(SPECIFIC_ACCESS_DENIED_ERROR) => Ok(false),
         Err(servers::ConnectionError::Refused { .. }) => Ok(true),
         Err(error) => Err(error),
     }

@@ -1,6 +1,7 @@
 //! Reads the rows of the progress table.
 
 use binlog::gtid::GtidSet;
+use binlog::server_error::{DBACCESS_DENIED_ERROR, TABLEACCESS_DENIED_ERROR};
 use replay::{AppliedState, ReplayProgress, SourcePosition, SourceRange, TargetFailure};
 use servers::{ResultRow, SqlConnection};
 use sql::quote::parse_hex;
@@ -12,8 +13,6 @@ use crate::server_failure::server_failure;
 pub(crate) fn read_progress(connection: &mut SqlConnection) -> Result<Option<AppliedState>, TargetFailure> {
     const NO_SUCH_TABLE: u16 = 1146;
     const UNKNOWN_DATABASE: u16 = 1049;
-    const TABLE_DENIED: u16 = 1142;
-    const DATABASE_DENIED: u16 = 1044;
     let question = format!(
         "SELECT gtids, HEX(log), position, beyond, intent, commits FROM {PROGRESS_TABLE} ORDER BY stream"
     );
@@ -21,7 +20,9 @@ pub(crate) fn read_progress(connection: &mut SqlConnection) -> Result<Option<App
         Ok(rows) => unite_progress_rows(rows).map(Some),
         Err(error) if matches!(error.code(), Some(NO_SUCH_TABLE | UNKNOWN_DATABASE)) => Ok(None),
         // The account may not see the table, so treat it as missing.
-        Err(error) if matches!(error.code(), Some(TABLE_DENIED | DATABASE_DENIED)) => Ok(None),
+        Err(error) if matches!(error.code(), Some(TABLEACCESS_DENIED_ERROR | DBACCESS_DENIED_ERROR)) => {
+            Ok(None)
+        }
         Err(error) => Err(server_failure(error)),
     }
 }

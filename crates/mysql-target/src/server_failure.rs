@@ -1,5 +1,8 @@
 //! Failures of a server.
 
+use binlog::server_error::{
+    ACCESS_DENIED_ERROR, DBACCESS_DENIED_ERROR, SPECIFIC_ACCESS_DENIED_ERROR, TABLEACCESS_DENIED_ERROR,
+};
 use replay::commit_gate::is_temporary;
 use replay::{TargetFailure, TargetFailureKind};
 use servers::ConnectionError;
@@ -29,21 +32,18 @@ fn is_environmental(code: u16) -> bool {
     const OUT_OF_SORT_MEMORY: u16 = 1038;
     const TOO_MANY_CONNECTIONS: u16 = 1040;
     const OUT_OF_RESOURCES: u16 = 1041;
-    const DATABASE_ACCESS_DENIED: u16 = 1044;
-    const ACCESS_DENIED: u16 = 1045;
     const RECORD_FILE_FULL: u16 = 1114;
-    const TABLE_ACCESS_DENIED: u16 = 1142;
     const COLUMN_ACCESS_DENIED: u16 = 1143;
     const TRANSACTION_CACHE_FULL: u16 = 1197;
     const LOCK_TABLE_FULL: u16 = 1206;
-    const SPECIFIC_ACCESS_DENIED: u16 = 1227;
     const OPTION_PREVENTS_STATEMENT: u16 = 1290;
     const READ_ONLY_MODE: u16 = 1836;
     const TEMPORARY_FILE_FULL: u16 = 1878;
     FILE_ERRORS.contains(&code)
         || [ERROR_ON_WRITE, DISK_FULL, OUT_OF_MEMORY, OUT_OF_SORT_MEMORY, OUT_OF_RESOURCES].contains(&code)
-        || [DATABASE_ACCESS_DENIED, ACCESS_DENIED, TABLE_ACCESS_DENIED, COLUMN_ACCESS_DENIED].contains(&code)
+        || [DBACCESS_DENIED_ERROR, ACCESS_DENIED_ERROR, TABLEACCESS_DENIED_ERROR, COLUMN_ACCESS_DENIED]
+            .contains(&code)
         || [TOO_MANY_CONNECTIONS, RECORD_FILE_FULL, TRANSACTION_CACHE_FULL, LOCK_TABLE_FULL].contains(&code)
-        || [SPECIFIC_ACCESS_DENIED, OPTION_PREVENTS_STATEMENT, READ_ONLY_MODE].contains(&code)
+        || [SPECIFIC_ACCESS_DENIED_ERROR, OPTION_PREVENTS_STATEMENT, READ_ONLY_MODE].contains(&code)
         || code == TEMPORARY_FILE_FULL
 }

@@ -2,6 +2,7 @@
 
 use binlog::ColumnType;
 use binlog::gtid::GtidSet;
+use binlog::server_error::TABLEACCESS_DENIED_ERROR;
 use replay::row_reader::HiddenColumns;
 use replay::{
     AppliedState, LogSurvey, LogTable, PreflightCheck, PreflightFinding, ReplayError, TableDefinitions,
@@ -268,7 +269,7 @@ impl TargetInspector {
         };
         let channels = match self.connection.rows(question) {
             Ok(channels) => channels,
-            Err(servers::ConnectionError::Refused { code: TABLE_ACCESS_DENIED, message }) => {
+            Err(servers::ConnectionError::Refused { code: TABLEACCESS_DENIED_ERROR, message }) => {
                 if must_know {
                     let remedy =
                         format!("GRANT SELECT ON performance_schema.replication_applier_status TO {account}");
@@ -452,9 +453,6 @@ fn check_row_privileges(
         }
     }
 }
-
-/// ER_TABLEACCESS_DENIED_ERROR: SELECT denied on a table.
-const TABLE_ACCESS_DENIED: u16 = 1142;
 
 /// Returns true if the target has, or may have, transactions of a server in these logs.
 fn knows_source(survey: &LogSurvey, has: &GtidSet, applied: &AppliedState) -> bool {

@@ -1,5 +1,6 @@
 //! Errors of receiving. The caller decides how to react.
 
+use binlog::server_error::SOURCE_FATAL_ERROR_READING_BINLOG;
 use std::io;
 use std::path::PathBuf;
 use std::str::Utf8Error;
@@ -11,7 +12,7 @@ use servers::ConnectionError;
 
 use crate::disconnect::is_transient;
 use crate::source_candidate::SourceRejection;
-use crate::source_errors::{CANNOT_SEND, SourceLogs};
+use crate::source_errors::SourceLogs;
 
 /// Error of a `receive` run.
 #[derive(Debug, thiserror::Error)]
@@ -213,7 +214,7 @@ impl ReceiveError {
     /// Returns whether the source has refused the connection or the login. A change at the source can correct this,
     /// for example a new password or certificate.
     pub(crate) fn is_denied_connection(&self) -> bool {
-        matches!(self, Self::Connection(error) if !is_transient(error) && error.code() != Some(CANNOT_SEND))
+        matches!(self, Self::Connection(error) if !is_transient(error) && error.code() != Some(SOURCE_FATAL_ERROR_READING_BINLOG))
     }
 }
 

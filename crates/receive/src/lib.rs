@@ -11,7 +11,7 @@
 //! | receive notices of lost connections and full disks, and progress | implement [`ReceiveReporter`] |
 //! | read the statistics of a run from any thread | [`SharedReceiveStats`] |
 //! | pause a run, purge or protect its logs, change their compression | [`ReceiveControl`] |
-//! | distinguish transient errors of a source from permanent ones | [`is_transient`], [`CANNOT_SEND`] |
+//! | distinguish transient errors of a source from permanent ones | [`is_transient`] |
 //! | request the transactions that are not in a set of GTIDs | [`start_after`] |
 //!
 //! Whatever stops a run, the same call resumes after the last whole event on disk. A run ends when the token of its
@@ -56,6 +56,6 @@ pub use crate::received_gtids::ReceivedGtids;
 pub use crate::receiver::{AckCondition, DiskFullPolicy, LogReceiver, ReceiveOptions, SourceFailurePolicy};
 pub use crate::reporter::{ReceiveNotice, ReceiveReporter};
 pub use crate::source_candidate::SourceRejection;
-pub use crate::source_errors::{CANNOT_SEND, SourceLogs};
+pub use crate::source_errors::SourceLogs;
 pub use crate::source_status::{ConnectionTrouble, SourceStatus};
 pub use crate::start_point::{GtidState, StartPoint, start_after};

@@ -1,5 +1,6 @@
 //! Errors of a source that cannot send the requested log.
 
+use binlog::server_error::SOURCE_FATAL_ERROR_READING_BINLOG;
 use std::fs;
 
 use logs::{LogError, RewritePositions, StoreWriter, positions_path};
@@ -11,8 +12,6 @@ use crate::receiver::LogReceiver;
 use crate::source_candidate::SourceCandidate;
 use crate::start_point::StartPoint;
 
-/// MySQL's error code for a source that cannot send the requested log.
-pub const CANNOT_SEND: u16 = 1236;
 /// Parts of the error's message, and their meaning.
 const CANNOT_SEND_REASONS: [(&str, &str); 6] = [
     (NO_SUCH_LOG, "the source no longer has this log (purged, or its logs were reset)"),
@@ -85,14 +84,18 @@ impl LogReceiver {
     pub(crate) fn explain_error(&self, error: ConnectionError, store: &StoreWriter) -> Disconnect {
         let is_replaced = error.to_string().contains(SAME_REPLICA);
         match (error.code(), store.store_end()) {
-            (Some(CANNOT_SEND), _) if is_replaced => Disconnect::Failed(ReceiveError::SharedIdentity(error)),
-            (Some(CANNOT_SEND), Some(end)) => Disconnect::Failed(ReceiveError::CannotResume {
-                log: end.log.to_owned(),
-                position: end.next,
-                reason: self.missing_transactions(store).or_else(|| cannot_send_reason(&error)),
-                error,
-            }),
-            (Some(CANNOT_SEND), None) if error.to_string().contains(NO_SUCH_LOG) => {
+            (Some(SOURCE_FATAL_ERROR_READING_BINLOG), _) if is_replaced => {
+                Disconnect::Failed(ReceiveError::SharedIdentity(error))
+            }
+            (Some(SOURCE_FATAL_ERROR_READING_BINLOG), Some(end)) => {
+                Disconnect::Failed(ReceiveError::CannotResume {
+                    log: end.log.to_owned(),
+                    position: end.next,
+                    reason: self.missing_transactions(store).or_else(|| cannot_send_reason(&error)),
+                    error,
+                })
+            }
+            (Some(SOURCE_FATAL_ERROR_READING_BINLOG), None) if error.to_string().contains(NO_SUCH_LOG) => {
                 match &self.settings.begin {
                     StartPoint::Log(log) => Disconnect::StartUnavailable(ReceiveError::NoSuchLog {
                         log: log.clone(),
@@ -129,7 +132,7 @@ impl LogReceiver {
     /// Adds a remedy to the error of a source that cannot name a start log.
     pub(crate) fn explain_start_error(&self, error: ConnectionError) -> Disconnect {
         match (&self.settings.begin, error.code()) {
-            (StartPoint::After(_), Some(CANNOT_SEND)) => {
+            (StartPoint::After(_), Some(SOURCE_FATAL_ERROR_READING_BINLOG)) => {
                 Disconnect::StartUnavailable(ReceiveError::CannotStartAfter(error))
             }
             _ => error.into(),

@@ -1,10 +1,10 @@
 //! State of the connection to the source, as in `SHOW REPLICA STATUS`.
 
+use binlog::server_error::SOURCE_FATAL_ERROR_READING_BINLOG;
 use logs::LogError;
 use servers::{ConnectionError, ServerAddress};
 
 use crate::error::ReceiveError;
-use crate::source_errors::CANNOT_SEND;
 
 /// State of the connection to the source.
 #[derive(Clone, Debug, Default)]
@@ -61,7 +61,10 @@ impl ConnectionTrouble {
 
 fn error_code(error: &ReceiveError, is_connected: bool) -> u16 {
     match error {
-        ReceiveError::Connection(ConnectionError::Refused { code: CANNOT_SEND, .. }) => SOURCE_REFUSES,
+        ReceiveError::Connection(ConnectionError::Refused {
+            code: SOURCE_FATAL_ERROR_READING_BINLOG,
+            ..
+        }) => SOURCE_REFUSES,
         ReceiveError::Connection(ConnectionError::Refused { code, .. }) => *code,
         ReceiveError::CannotResume { .. }
         | ReceiveError::SharedIdentity(_)

@@ -1,12 +1,11 @@
 //! Start point of an empty store: always the beginning of a log.
 
+use binlog::server_error::SOURCE_FATAL_ERROR_READING_BINLOG;
 use std::str::FromStr;
 
 use binlog::events::MariadbGtid;
 use binlog::gtid::GtidSet;
 use wire::{ReplicaStart, WireError};
-
-use crate::source_errors::CANNOT_SEND;
 
 /// Start point of an empty store: always the beginning of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,7 +91,7 @@ impl StartPoint {
     pub(crate) fn allows_fallback(&self, error: &servers::ConnectionError) -> bool {
         let is_no_answer =
             matches!(error, servers::ConnectionError::Protocol(WireError::UnsupportedStart { .. }))
-                || error.code() == Some(CANNOT_SEND);
+                || error.code() == Some(SOURCE_FATAL_ERROR_READING_BINLOG);
         matches!(self, Self::ForTarget { .. }) && is_no_answer
     }
 }

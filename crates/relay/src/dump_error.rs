@@ -2,6 +2,7 @@
 
 use binlog::events::MariadbGtid;
 use binlog::gtid::GtidSet;
+use binlog::server_error::SOURCE_FATAL_ERROR_READING_BINLOG;
 use logs::LogError;
 use wire::ServerError;
 
@@ -18,8 +19,6 @@ pub struct DumpError {
     cause: Option<Box<RelayError>>,
 }
 
-/// `ER_SOURCE_FATAL_ERROR_READING_BINLOG`: after this error, a replica does not reconnect.
-const FATAL_READ_ERROR: u16 = 1236;
 /// `ER_INCORRECT_GTID_STATE` of MariaDB.
 const INCORRECT_GTID_STATE: u16 = 1941;
 /// Maximum size of a server's message in bytes, including the terminating zero byte.
@@ -192,7 +191,7 @@ impl From<&str> for DumpError {
 
 impl From<String> for DumpError {
     fn from(message: String) -> Self {
-        Self { code: FATAL_READ_ERROR, message, cause: None }
+        Self { code: SOURCE_FATAL_ERROR_READING_BINLOG, message, cause: None }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Answers to the SQL statements that replicas, connectors and people send to a source.
 
+use binlog::server_error::UNKNOWN_ERROR;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -179,6 +180,11 @@ impl SqlSession {
     /// Adds a warning.
     pub(crate) fn warn(&mut self, level: WarningLevel, code: u16, message: impl Into<String>) {
         self.warnings.push(SqlWarning { level, code, message: message.into() });
+    }
+
+    /// Adds a note with a text of bintide.
+    pub(crate) fn note(&mut self, message: impl Into<String>) {
+        self.warn(WarningLevel::Note, UNKNOWN_ERROR, message);
     }
 
     /// Records a change of the relay.

@@ -29,6 +29,7 @@ mod property;
 #[cfg(test)]
 mod scripts;
 
+use binlog::server_error::LOCK_WAIT_TIMEOUT;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -322,7 +323,6 @@ impl CommitGate {
 /// Returns whether a retry may succeed: after deadlocks, lock wait timeouts, and temporary errors of a storage engine.
 /// A server's applier retries after the same errors.
 pub const fn is_temporary(code: u16) -> bool {
-    const LOCK_WAIT_TIMEOUT: u16 = 1205;
     const LOCK_DEADLOCK: u16 = 1213;
     const TEMPORARY: u16 = 1297;
     matches!(code, LOCK_WAIT_TIMEOUT | LOCK_DEADLOCK | TEMPORARY)

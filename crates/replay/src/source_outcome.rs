@@ -1,6 +1,7 @@
 //! Outcome of a statement on its source, by the error code in its event.
 
 use crate::replay_error::TargetFailure;
+use binlog::server_error::LOCK_WAIT_TIMEOUT;
 
 /// Outcome of a statement on its source. The classes are those of the server's own applier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +32,7 @@ const INTERRUPTIONS: [u16; 7] = [
 /// Errors whose statement the server's applier rolls back if it succeeds there: `concurrency_error_code`, and the one
 /// error that `ignored_error_code` contains without an option.
 const ROLLED_BACK: [u16; 4] = [
-    1205, // ER_LOCK_WAIT_TIMEOUT
+    LOCK_WAIT_TIMEOUT,
     1213, // ER_LOCK_DEADLOCK
     1614, // ER_XA_RBDEADLOCK
     1237, // ER_REPLICA_IGNORED_TABLE

@@ -1,5 +1,6 @@
 //! Live binary log of a server.
 
+use binlog::server_error::ACCESS_DENIED_ERROR;
 use std::os::fd::BorrowedFd;
 
 use wire::{
@@ -43,9 +44,6 @@ impl LivePosition {
         Self { file, position }
     }
 }
-
-/// `ER_ACCESS_DENIED_ERROR`, here for an account that has logged in.
-const ACCESS_DENIED: u16 = 1045;
 
 impl LiveSource {
     /// Connects, runs the queries of a replica, and requests the log.
@@ -189,9 +187,9 @@ impl LiveSource {
 /// Adds the missing privilege to the error: servers report a missing privilege with the same error as a wrong password.
 fn explain_missing_privilege(error: WireError) -> ConnectionError {
     match ConnectionError::from(error) {
-        ConnectionError::Refused { code: ACCESS_DENIED, message } => {
+        ConnectionError::Refused { code: ACCESS_DENIED_ERROR, message } => {
             let message = format!("the account needs the privilege REPLICATION SLAVE: {message}");
-            ConnectionError::Refused { code: ACCESS_DENIED, message }
+            ConnectionError::Refused { code: ACCESS_DENIED_ERROR, message }
         }
         error => error,
     }

@@ -1,6 +1,7 @@
 //! Reading of a channel's relay logs ahead of its applier, and queueing of searches for the pages that the applier will
 //! need.
 
+use binlog::server_error::LOCK_WAIT_TIMEOUT;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -41,8 +42,6 @@ const LARGE_PAYLOAD_SIZE: usize = 16 << 20;
 const LOG_POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Pause before a retry when logs or the server are temporarily unavailable.
 const RETRY_BACKOFF: Duration = Duration::from_millis(500);
-/// Error number of `ER_LOCK_WAIT_TIMEOUT`.
-const LOCK_WAIT_TIMEOUT: u16 = 1205;
 /// Searches per statement. Few, so that statements are short and block no other session for long.
 const BATCH_SIZE: usize = 16;
 

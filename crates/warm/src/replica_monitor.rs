@@ -1,5 +1,6 @@
 //! Status queries on a replica.
 
+use binlog::server_error::{PARSE_ERROR, UNKNOWN_SYSTEM_VARIABLE};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
@@ -80,11 +81,6 @@ const UNCOMMITTED_QUERY: &str = "SELECT w.channel_name, w.applying_transaction, 
      JOIN performance_schema.threads t ON t.thread_id = w.thread_id
      JOIN information_schema.innodb_trx x ON x.trx_mysql_thread_id = t.processlist_id";
 const ANONYMOUS: &str = "ANONYMOUS";
-
-/// Error number of `ER_PARSE_ERROR`: the server does not support the statement.
-const PARSE_ERROR: u16 = 1064;
-/// Error number of `ER_UNKNOWN_SYSTEM_VARIABLE`.
-const UNKNOWN_SYSTEM_VARIABLE: u16 = 1193;
 
 impl ReplicaMonitor {
     /// Connects to a replica, and queries its properties.

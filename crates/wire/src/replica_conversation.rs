@@ -1,5 +1,6 @@
 //! A replica's conversation with its source: a table of queries, then the log.
 
+use binlog::server_error::UNKNOWN_SYSTEM_VARIABLE;
 use std::mem;
 use std::time::Duration;
 
@@ -14,8 +15,6 @@ use crate::result_set::{ResultPart, ResultReader};
 
 /// Empty GTID set, as in a Previous_gtids event.
 const NO_GTIDS: [u8; 8] = [0; 8];
-/// Error code for an unknown variable.
-const UNKNOWN_VARIABLE: u16 = 1193;
 
 /// Identity and requests of a replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -466,7 +465,7 @@ impl RefusalPolicy {
     fn passes(self, code: u16) -> bool {
         match self {
             Self::Fatal => false,
-            Self::UnknownVariable => code == UNKNOWN_VARIABLE,
+            Self::UnknownVariable => code == UNKNOWN_SYSTEM_VARIABLE,
             Self::Ignored => true,
         }
     }

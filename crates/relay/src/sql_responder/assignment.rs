@@ -1,5 +1,6 @@
 //! `SET`: variables of the session.
 
+use binlog::server_error::UNKNOWN_ERROR;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -30,8 +31,6 @@ const FIXED_IN_TRANSACTION: [&str; 3] = [COMPRESSION, COMPRESSION_LEVEL, "sql_lo
 /// Variables whose global values can be changed.
 const COMPRESSION: &str = "binlog_transaction_compression";
 const COMPRESSION_LEVEL: &str = "binlog_transaction_compression_level_zstd";
-/// `ER_UNKNOWN_ERROR`, for a note with a text of bintide.
-const OWN_NOTE: u16 = 1105;
 /// Maximum size of a session's variables in bytes. They stay in memory as long as the client is connected.
 const VARIABLES_SIZE_MAX: usize = 256 << 10;
 /// Word for a variable's default value.
@@ -63,7 +62,7 @@ pub(super) fn set(
     }
     if variables_size(&changed) > VARIABLES_SIZE_MAX {
         return Err(ServerError::new(
-            1105,
+            UNKNOWN_ERROR,
             "HY000",
             format!("the variables of a session may have at most {VARIABLES_SIZE_MAX} bytes"),
         ));
@@ -255,7 +254,7 @@ fn set_stored_compression(
         }
         true => return,
     };
-    session.warn(WarningLevel::Note, OWN_NOTE, note);
+    session.note(note);
 }
 
 /// Checks an assignment to a global variable that is an option of the relay. Only its present value is accepted.

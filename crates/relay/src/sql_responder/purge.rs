@@ -21,8 +21,6 @@ use crate::upstream_control::{LogReaderPosition, log_readers};
 const LOG_IN_USE: u16 = 1867;
 /// `ER_WARN_PURGE_LOG_IS_ACTIVE`
 const LOG_IS_ACTIVE: u16 = 1868;
-/// `ER_UNKNOWN_ERROR`, for a note with a text of bintide.
-const OWN_NOTE: u16 = 1105;
 
 pub(super) fn purge(
     statement: &mut SqlStatement<'_>,
@@ -81,7 +79,7 @@ fn warn_of_readers<'r>(
 ) {
     for LogReaderPosition { log, connection_id, client, .. } in readers {
         let message = format!("connection {connection_id} ({client}) reads {}", names[*log]);
-        session.warn(WarningLevel::Note, OWN_NOTE, message);
+        session.note(message);
     }
 }
 

@@ -8,13 +8,11 @@ use super::refusals::{receiver_running, replication_password_too_long, unsupport
 use super::replica::take_channel;
 use super::select_text::offset;
 use super::{SqlStatement, done};
-use crate::sql_answer::{SqlAnswer, SqlSession, WarningLevel};
+use crate::sql_answer::{SqlAnswer, SqlSession};
 use crate::upstream_control::{SourceChange, SourceOption};
 
 /// Maximum length of a replication password in characters, as on a server.
 const PASSWORD_MAX: usize = 32;
-/// `ER_UNKNOWN_ERROR`, for a note with a text of bintide.
-const OWN_NOTE: u16 = 1105;
 
 /// Option of the statement.
 struct ChangeOption {
@@ -130,7 +128,7 @@ pub(super) fn change_source(
     upstream.change_source(&change)?;
     session.record_change(change.to_string());
     let message = "The relay uses this source until it stops. To keep it after a restart, also change --from";
-    session.warn(WarningLevel::Note, OWN_NOTE, message);
+    session.note(message);
     Ok(done())
 }
 

@@ -7,9 +7,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
+use binlog::server_error::SOURCE_FATAL_ERROR_READING_BINLOG;
 use binlog::{DecodeError, EventFormat, EventType, MAGIC};
 use logs::{LogEvent, is_file_name};
-use receive::{CANNOT_SEND, is_transient, start_after};
+use receive::{is_transient, start_after};
 use servers::{
     ConnectionError, GtidMode, LinkOptions, LiveSource, ServerAddress, ServerFacts, SqlConnection,
 };
@@ -466,7 +467,7 @@ fn replica_options(live: &LiveStream, start: ReplicaStart) -> ReplicaOptions {
 /// Adds the requested position to an error of the source that refuses it.
 fn explain_error(error: ConnectionError, resume: &ResumePoint) -> StreamDisconnect {
     match (error.code(), &resume.token) {
-        (Some(CANNOT_SEND), Some(token)) => {
+        (Some(SOURCE_FATAL_ERROR_READING_BINLOG), Some(token)) => {
             let message = format!("the source cannot resume at {token}");
             let error = anyhow::Error::from(error).context(message).context(ErrorAdvice(LOGS_GONE_ADVICE));
             StreamDisconnect::Failed(CommandFailure::NotStarted(error))

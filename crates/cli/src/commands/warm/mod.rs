@@ -4,6 +4,7 @@ mod status_text;
 mod warm_metrics;
 mod warm_progress_monitor;
 
+use binlog::server_error::SPECIFIC_ACCESS_DENIED_ERROR;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -205,7 +206,7 @@ fn add_advice(error: warm::WarmError) -> anyhow::Error {
 const SERVER_ERROR_ADVICE: [(u16, &str); 3] = [
     (1045, ACCOUNT_ADVICE),
     (1698, ACCOUNT_ADVICE),
-    (1227, "grant the account REPLICATION CLIENT (on MariaDB SLAVE MONITOR) ON *.*"),
+    (SPECIFIC_ACCESS_DENIED_ERROR, "grant the account REPLICATION CLIENT (on MariaDB SLAVE MONITOR) ON *.*"),
 ];
 const ACCOUNT_ADVICE: &str =
     "give an account that may log in, with --user and --password-file or --password, or with --defaults-file";
