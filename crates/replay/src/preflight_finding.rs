@@ -87,8 +87,14 @@ impl PreflightFinding {
     pub fn gap(survey: &LogSurvey, applied: &AppliedState) -> Option<Self> {
         let missing = survey.previous.difference(&applied.executed).difference(&applied.progress.gtids);
         let found = format!("the target lacks transactions from before the first log: {missing}");
-        (!missing.is_empty())
-            .then(|| Self::new(PreflightCheck::Gap, found, "give the logs that contain them"))
+        let remedy = match missing == survey.previous {
+            true => {
+                "if the target was restored from a backup, set its gtid_purged to the GTID set of the backup; otherwise \
+                 give the logs that contain them"
+            }
+            false => "give the logs that contain them",
+        };
+        (!missing.is_empty()).then(|| Self::new(PreflightCheck::Gap, found, remedy))
     }
 }
 

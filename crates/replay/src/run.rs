@@ -101,7 +101,7 @@ pub fn replay(
         });
         scope.spawn(|| group_queue::build_groups(builder, from_reader, queue));
         let workers = if in_one { 1 } else { options.workers.get() as u64 };
-        let mut watcher = ReplayMonitor::new(target, queue, observer, workers);
+        let mut watcher = ReplayMonitor::new(target, queue, observer, workers, base.clone());
         let result = ThreadPanic::catch_in("applies transactions", || match in_one {
             true => apply_in_one_session(target, &groups, queue, &mut watcher),
             false => {

@@ -770,7 +770,8 @@ mod tests {
             number += 1;
         }
         let mut observer = ThirdReport(0);
-        let mut watcher = ReplayMonitor::new(&IdleTarget, &queue, &mut observer, 1);
+        let mut watcher =
+            ReplayMonitor::new(&IdleTarget, &queue, &mut observer, 1, ReplayProgress::default());
         assert!(matches!(shared.wait_for_room(&mut watcher), Err(ReplayError::Interrupted)));
         assert_eq!(observer.0, 3);
     }

@@ -29,6 +29,8 @@ pub(super) struct ReplayMonitor<'w> {
     observer: &'w mut dyn ReplayObserver,
     report: ReplayReport,
     lags: LagTracker,
+    /// Progress of the target before this run.
+    base: ReplayProgress,
     /// Number of the last completed group in commit order, and the progress saved with it.
     last: Option<(u64, ReplayProgress)>,
     /// Number of the last completed group in source order.
@@ -48,6 +50,7 @@ impl<'w> ReplayMonitor<'w> {
         queue: &'w GroupQueue,
         observer: &'w mut dyn ReplayObserver,
         workers: u64,
+        base: ReplayProgress,
     ) -> Self {
         Self {
             target,
@@ -55,6 +58,7 @@ impl<'w> ReplayMonitor<'w> {
             observer,
             report: ReplayReport::default(),
             lags: LagTracker::new(),
+            base,
             last: None,
             latest: None,
             workers,
@@ -135,8 +139,7 @@ impl<'w> ReplayMonitor<'w> {
     }
 
     fn checkpoint(&self) -> Result<AppliedState, ReplayError> {
-        let none = ReplayProgress::default();
-        checkpoint(self.target, self.last.as_ref().map_or(&none, |(_, progress)| progress))
+        checkpoint(self.target, self.last.as_ref().map_or(&self.base, |(_, progress)| progress))
     }
 
     pub(super) fn finish(mut self, result: Result<(), ReplayError>) -> Result<ReplayReport, ReplayError> {
