@@ -4,6 +4,7 @@ mod application;
 mod compressed_log;
 mod conflict_text;
 mod gap_check;
+mod other_tables;
 mod script;
 mod undo_choice;
 mod undo_collector;

@@ -15,6 +15,7 @@ use tracing::warn;
 use undo::{CollectError, InverseCollector, SelectedRows, UndoScope};
 
 use super::TRANSACTION_MEMORY;
+use super::other_tables::OtherTables;
 use super::undo_choice::UndoChoice;
 use crate::column_name_source::ServerDefinitions;
 use crate::exit::CommandFailure;
@@ -34,6 +35,7 @@ pub(super) struct UndoCollector<'c> {
     pub(super) format: Option<Arc<EventFormat>>,
     /// Set if other tables were changed by statements.
     has_other_statements: bool,
+    other_tables: OtherTables,
     /// Patterns of `tables` that no changed table matches so far, by their indexes.
     unmatched: BTreeSet<usize>,
 }
@@ -57,6 +59,7 @@ impl<'c> UndoCollector<'c> {
             opener,
             format,
             has_other_statements,
+            other_tables: OtherTables::default(),
             unmatched,
         })
     }
@@ -68,6 +71,9 @@ impl<'c> UndoCollector<'c> {
                 "the chosen transactions change other tables by statements: changes of the chosen tables that these made \
                  through views, triggers or functions are not undone"
             );
+        }
+        if let Some(warning) = self.other_tables.warning() {
+            warn!("{warning}");
         }
         for pattern in self.unmatched.iter().filter_map(|number| self.tables.patterns.get(*number)) {
             warn!("the chosen transactions change no row of --table {pattern}");
@@ -107,9 +113,11 @@ impl<'c> UndoCollector<'c> {
                 }
             }
         }
-        if self.collector.counts() != counts {
+        let is_undone = self.collector.counts() != counts;
+        if is_undone {
             self.check_shape(&plan, head)?;
         }
+        self.other_tables.end_transaction(is_undone);
         let ended = self.collector.end_transaction(&head.to_string());
         ended.map_err(|error| CommandFailure::Failed(error.into()))
     }
@@ -167,6 +175,10 @@ impl<'c> UndoCollector<'c> {
             self.collector
                 .push(&event, &rows.format, &mut choice)
                 .map_err(|error| refuse_change(head, error))?;
+            if !self.tables.selects_all() {
+                let added = self.other_tables.add(&event, &rows.format, self.tables);
+                added.map_err(|error| refuse_change(head, error.into()))?;
+            }
         }
         if let Some(unnamed) = choice.unnamed {
             return Err(CommandFailure::Failed(unnamed.into_error(head)));
