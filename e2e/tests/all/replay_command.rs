@@ -307,6 +307,10 @@ fn the_status_has_all_applied_gtids() -> Result<()> {
     let status = command::replay(&[], &target, &["--status"])?;
     let applied = format!("applied        {uuid}:1-3:6-7\n");
     ensure!(status.stdout.contains(&applied), "{status:?}");
+    // A stop before a transaction that the target has already.
+    let late = command::replay(&logs, &target, &["--stop-gtid", &gtid(6)])?;
+    succeeds(&late)?;
+    ensure!(late.stderr.contains(&format!("the target already has {}", gtid(6))), "{late:?}");
     Ok(())
 }
 

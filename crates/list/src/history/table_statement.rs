@@ -104,11 +104,13 @@ impl SearchedTable<'_> {
             }
             TableChange::ReplaceColumn { old, definition, position } => {
                 let is_renamed = !old.eq_ignore_ascii_case(&definition.name);
-                is_renamed && (is_searched(old) || is_searched(&definition.name))
+                is_renamed && (self.has_one_definition || is_searched(old) || is_searched(&definition.name))
                     || is_numbered && *position != ColumnPosition::Same
             }
             TableChange::DropColumn { name, .. } => is_numbered || is_searched(name),
-            TableChange::RenameColumn { old, new } => is_searched(old) || is_searched(new),
+            TableChange::RenameColumn { old, new } => {
+                self.has_one_definition || is_searched(old) || is_searched(new)
+            }
             TableChange::DropPrimaryKey
             | TableChange::RenameTable(_)
             | TableChange::Rows(_)
@@ -214,6 +216,19 @@ mod tests {
         }
     }
 
+    #[test]
+    fn names_of_one_definition_are_wrong_after_renames() {
+        for sql in [
+            "alter table orders rename column a to b, rename column b to a",
+            "alter table orders change a b int",
+        ] {
+            for has_one_definition in [false, true] {
+                check_named(has_one_definition, "id=1", sql, has_one_definition);
+            }
+        }
+        check_named(true, "id=1", "alter table orders modify a bigint", false);
+    }
+
     #[track_caller]
     fn check(sql: &str, expected: bool) {
         check_with("id=1", sql, expected);
@@ -222,13 +237,14 @@ mod tests {
 
     #[track_caller]
     fn check_with(condition: &str, sql: &str, expected: bool) {
+        check_named(false, condition, sql, expected);
+    }
+
+    #[track_caller]
+    fn check_named(has_one_definition: bool, condition: &str, sql: &str, expected: bool) {
         let identity = [RowCondition::new(condition).unwrap()];
-        let table = SearchedTable {
-            database: b"shop",
-            table: b"orders",
-            identity: &identity,
-            has_one_definition: false,
-        };
+        let table =
+            SearchedTable { database: b"shop", table: b"orders", identity: &identity, has_one_definition };
         let query = Query {
             thread_id: 1,
             exec_time: 0,

@@ -305,9 +305,10 @@ fn read_advice(cause: &logs::LogError) -> ErrorAdvice {
 
 fn add_advice(error: replay::ReplayError) -> CommandFailure {
     let advice = match &error {
-        replay::ReplayError::Gap { .. } => {
-            Some(ErrorAdvice("give the logs that contain them; to replay anyway, give --allow-gap"))
-        }
+        replay::ReplayError::Gap { .. } => Some(ErrorAdvice(
+            "give the logs that contain them; if the target was restored from a backup, set its gtid_purged to the \
+                 GTID set of the backup; to replay anyway, give --allow-gap",
+        )),
         replay::ReplayError::Read(cause) => Some(read_advice(cause)),
         replay::ReplayError::TornTransaction { .. } => Some(TORN_ADVICE),
         replay::ReplayError::Plan {

@@ -43,6 +43,13 @@ pub(super) fn print(done: &ReplayOutcome, format: OutputFormat) -> CommandResult
     if let Some(late) = late {
         warn!("{}", late_line(late));
     }
+    let stop = done.report.first_after_stop.as_ref().and_then(TransactionHead::gtid);
+    if let Some(gtid) = stop.filter(|gtid| done.report.applied.contains(*gtid)) {
+        warn!(
+            "the target already has {gtid}, before which this replay stops: for the state before it, restore an older \
+             backup"
+        );
+    }
     let extent = match done.report.first_after_stop {
         Some(_) => SearchedLogs::UpToStop,
         None => SearchedLogs::All,
