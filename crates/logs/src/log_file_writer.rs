@@ -83,6 +83,10 @@ impl LogFileWriter {
         Ok(Some(Self::from_file(file, Some(password.cipher()))))
     }
 
+    pub(crate) const fn is_encrypted(&self) -> bool {
+        self.cipher.is_some()
+    }
+
     fn from_file(file: File, cipher: Option<LogCipher>) -> Self {
         let file = BufWriter::with_capacity(BUFFER_SIZE, file);
         Self { file, shared: None, cipher, position: 0, scratch: Vec::new() }
@@ -90,7 +94,7 @@ impl LogFileWriter {
 
     /// Returns the size of the encryption header, which is not part of the log.
     const fn header_size(&self) -> u64 {
-        if self.cipher.is_some() { ENCRYPTED_HEADER_SIZE as u64 } else { 0 }
+        if self.is_encrypted() { ENCRYPTED_HEADER_SIZE as u64 } else { 0 }
     }
 
     /// Moves to this position, where the next bytes are written.

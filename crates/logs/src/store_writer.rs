@@ -204,6 +204,11 @@ impl StoreWriter {
         })
     }
 
+    /// Returns whether the last log is encrypted.
+    pub fn is_encrypted(&self) -> bool {
+        self.log.as_ref().is_some_and(|log| log.file.is_encrypted())
+    }
+
     /// Returns the start of the next event in the last log; 0 in an empty store.
     pub fn next_position(&self) -> u64 {
         self.log.as_ref().map_or(0, |log| log.position)

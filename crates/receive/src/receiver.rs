@@ -406,6 +406,9 @@ impl LogReceiver {
         if store.truncated_bytes() > 0 {
             self.say(&ReceiveNotice::IncompleteEventRemoved { bytes: store.truncated_bytes() });
         }
+        if store.is_encrypted() && matches!(self.settings.at_rest, LogEncryption::Plain { .. }) {
+            self.say(&ReceiveNotice::EncryptionEnds { directory: &self.settings.directory });
+        }
         if let (true, Some(end)) = (self.settings.begin.is_requested(), store.store_end()) {
             self.say(&ReceiveNotice::StartPointIgnored {
                 begin: &self.settings.begin,

@@ -39,6 +39,11 @@ pub enum ReceiveNotice<'a> {
         /// End of that log.
         position: u64,
     },
+    /// The last stored log is encrypted, but new logs will not be.
+    EncryptionEnds {
+        /// Directory of the store.
+        directory: &'a Path,
+    },
     /// A connection has failed, and another attempt follows.
     Retry {
         /// Error of the connection.

@@ -30,7 +30,9 @@ pub(crate) fn load(named: Option<PathBuf>) -> Result<SettingsFile, CommandFailur
         (Some(path), _) if path.as_os_str().is_empty() => return Ok(SettingsFile::default()),
         (Some(path), _) => read(&path).context(ErrorAdvice("see Settings in `bintide --help`")),
         // A link to a missing file, or a file that this user may not reach, is an error: it may have requested TLS.
-        (None, Some(path)) if !is_absent(&path) => read(&path),
+        (None, Some(path)) if !is_absent(&path) => read(&path).context(ErrorAdvice(
+            "to use no settings, give --config '' or set BINTIDE_CONFIG to an empty text",
+        )),
         (None, _) => return Ok(SettingsFile::default()),
     };
     read.map_err(CommandFailure::NotStarted)

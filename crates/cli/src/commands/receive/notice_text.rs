@@ -21,6 +21,7 @@ pub(super) const fn notice_level(notice: &ReceiveNotice<'_>) -> MessageSeverity 
         | ReceiveNotice::DiskFree
         | ReceiveNotice::IncompleteEventRemoved { .. } => MessageSeverity::Info,
         ReceiveNotice::StartPointIgnored { .. }
+        | ReceiveNotice::EncryptionEnds { .. }
         | ReceiveNotice::Retry { .. }
         | ReceiveNotice::Stopped { .. }
         | ReceiveNotice::SemiSyncUnavailable
@@ -40,6 +41,10 @@ pub(super) fn notice_text(notice: &ReceiveNotice<'_>) -> String {
         ReceiveNotice::StartPointIgnored { begin, directory, log, position } => format!(
             "{} is ignored: it applies to an empty directory only, but {} has logs; resuming in {log} at {position}",
             start_option(begin),
+            directory.display()
+        ),
+        ReceiveNotice::EncryptionEnds { directory } => format!(
+            "the last log in {} is encrypted, but new logs will not be: to encrypt them, give --encrypt",
             directory.display()
         ),
         ReceiveNotice::Retry { error, next, pause } => {

@@ -85,7 +85,7 @@ fn logs(report: &StatsReport, style: ReportStyle) -> String {
 fn end(log: &LogStats) -> String {
     match log.end {
         LogEnd::Closed => "closed".to_owned(),
-        LogEnd::Open { in_use: true } => "in use, or left open by a crash".to_owned(),
+        LogEnd::Open { in_use: true } => "open: in use, or after a crash".to_owned(),
         LogEnd::Open { in_use: false } => "open".to_owned(),
         LogEnd::Torn { offset, bytes: found, .. } => {
             format!("torn at {offset}: only {} of the last event", bytes(found))
