@@ -9,6 +9,7 @@ use crate::broker_output::BrokerOutput;
 use crate::broker_sink::{KeyedRecord, KeyedRecordKind, TransactionSkip};
 use crate::broker_target::BrokerTarget;
 use crate::byte_output::{ByteOutput, ByteTarget};
+use crate::change::ResumePosition;
 use crate::ddl_schema::DdlSchema;
 use crate::directory_sink::DirectorySink;
 use crate::json_writer::put_string;
@@ -222,6 +223,16 @@ impl RecordSink {
         self.mark_position(token);
     }
 
+    /// Marks the start of a log to which the source has rotated after a whole transaction. The next run then does not need
+    /// the logs before it. Without effect until a transaction of the server was received: by GTIDs, the source may still
+    /// skip transactions in the new log.
+    pub fn mark_log_start(&mut self, start: ResumePosition) {
+        let is_of_server = |gtid_state: &StreamGtidState| gtid_state.server == self.server;
+        if self.is_between_transactions() && self.progress.gtid_state.as_ref().is_none_or(is_of_server) {
+            self.mark_position(ResumeToken { at: start, gtid: None });
+        }
+    }
+
     /// Marks a position that is not the end of a transaction.
     pub(crate) fn mark_position(&mut self, token: ResumeToken) {
         if let Some(gtid_state) = &mut self.progress.gtid_state {
@@ -363,8 +374,10 @@ mod tests {
         BrokerProgress, BrokerSink, CommitStart, CommittedPart, KeyedRecord, KeyedRecordKind,
     };
     use crate::broker_target::BrokerTarget;
+    use crate::change::ResumePosition;
     use crate::pipe_sink::PipeSink;
     use crate::progress_file::lock_progress;
+    use crate::stream_gtid_state::StreamGtidState;
 
     /// A writer that accepts this number of bytes, and then fails.
     struct LimitedWriter(usize);
@@ -400,6 +413,30 @@ mod tests {
         // An orderly shutdown saves once more.
         output.save().unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "binlog.000001:100\n");
+    }
+
+    #[test]
+    fn the_start_of_a_log_is_marked_only_after_its_server_was_read() {
+        let check = |state: Option<&str>, expected: &str| {
+            let mut output = RecordSink::for_pipe(PipeSink::new(Box::new(io::sink())));
+            output = output.resumed_at(Some("log.1:200,7".parse().unwrap()));
+            output.follow("new", state.map(|server| StreamGtidState::new(server.to_owned())));
+            output.mark_log_start(ResumePosition { log: "log.2".to_owned(), position: 4 });
+            assert_eq!(output.token().unwrap().to_string(), expected, "{state:?}");
+        };
+        check(None, "log.2:4");
+        check(Some("new"), "log.2:4");
+        check(Some("old"), "log.1:200,7");
+    }
+
+    #[test]
+    fn the_start_of_a_log_is_not_marked_within_a_committed_part() {
+        let mark = |committed: &str| {
+            let mut given = BrokerFixture::new(Some("log.1:9"), part(committed));
+            given.output.mark_log_start(ResumePosition { log: "log.2".to_owned(), position: 4 });
+            given.output.token().unwrap().to_string()
+        };
+        assert_eq!([mark(""), mark("ab")], ["log.2:4", "log.1:9"]);
     }
 
     /// A broker that takes two records per transaction, and writes what it commits into a list.

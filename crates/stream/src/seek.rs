@@ -1,6 +1,6 @@
 //! Seeking to the position at which a run resumes.
 
-use binlog::{TransactionId, TransactionOutline, TransactionTracker};
+use binlog::{MAGIC, TransactionId, TransactionOutline, TransactionTracker};
 use logs::{EventChunk, LargePayload, LogPiece, LogReader, ReadOutcome, RewritePositions};
 
 use crate::error::StreamError;
@@ -11,7 +11,7 @@ use crate::stream_log::{CHUNK_SIZE, LARGE_PAYLOAD_SIZE};
 /// of its transactions' positions in the source's log.
 ///
 /// To check that the right transaction ends there, it reads a little before the position. If that fails, as on standard
-/// input, it reads the log from its start.
+/// input, it reads the log from its start. At the start of a log, there is nothing to check.
 ///
 /// # Errors
 ///
@@ -21,6 +21,9 @@ pub fn seek(
     token: &ResumeToken,
     positions: Option<&mut RewritePositions>,
 ) -> Result<(), StreamError> {
+    if token.at.position == MAGIC.len() as u64 && token.gtid.is_none() {
+        return Ok(());
+    }
     if let ReadOutcome::End(_) = reader.next_event()? {
         return Err(resume_error(reader, token, SeekOutcome::EndsBefore(reader.position())));
     }

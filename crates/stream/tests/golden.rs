@@ -163,6 +163,13 @@ fn streams_resume_after_every_transaction() {
 }
 
 #[test]
+fn streams_resume_at_the_start_of_a_log() {
+    let all = stream_sample("types.binlog", Envelope::Maxwell, None);
+    let start = "binlog.000001:4".parse().unwrap();
+    assert_eq!(stream_sample("types.binlog", Envelope::Maxwell, Some(&start)), all);
+}
+
+#[test]
 fn resume_positions_off_a_boundary_are_refused() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/types.binlog");
     let (_, tokens) = stream_sample("types.binlog", Envelope::Maxwell, None);

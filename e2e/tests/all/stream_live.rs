@@ -216,6 +216,69 @@ fn refused(progress: &str, replica: &TestServer) -> Result<()> {
     check(replica, "its logs were reset")
 }
 
+/// Returns the name of a server's newest log.
+fn newest_log(server: &TestServer) -> Result<String> {
+    let path = server.binlogs()?.pop().context("no log")?;
+    Ok(path.file_name().context("no name")?.to_string_lossy().into_owned())
+}
+
+/// Purges all logs but the newest one, as soon as no connection reads them any more.
+fn purge_to_newest(server: &TestServer) -> Result<()> {
+    wait_for(|| {
+        server.sql(&format!("purge binary logs to '{}'", newest_log(server)?))?;
+        ensure!(server.binlogs()?.len() == 1, "old logs are in use");
+        Ok(())
+    })
+}
+
+/// A source without changes starts new logs and purges the old ones: a stream that has read up to the newest log resumes
+/// there, and one that has not resumes by GTIDs.
+#[test]
+fn purged_logs_without_changes_are_not_needed() -> Result<()> {
+    let mysql = |mode: &str| {
+        let consistency = format!("--enforce-gtid-consistency={mode}");
+        Launch::mysql().options(["--binlog-row-metadata=FULL", &format!("--gtid-mode={mode}"), &consistency])
+    };
+    let mariadb = Launch::mariadb().options(["--binlog-row-metadata=FULL", "--binlog-format=ROW"]);
+    for (launch, has_gtids) in [(mysql("OFF"), false), (mysql("ON"), true), (mariadb, true)] {
+        let server = launch.start()?;
+        server.sql(&format!("{TABLE}; insert into d.t (b) values ('one')"))?;
+        let directory = TempDir::new()?;
+        let progress = directory.path().join("progress").display().to_string();
+        let run = || -> Result<Output> {
+            let arguments = ["--from", &from(server.port()), "--progress", &progress, "--stop-at-end"];
+            Ok(stream(&arguments)?.output()?)
+        };
+        let purge = || purge_to_newest(&server);
+        let found = run()?;
+        ensure!(values(&String::from_utf8(found.stdout)?)? == ["one"], "{has_gtids}");
+        server.sql("flush binary logs; flush binary logs")?;
+        let found = run()?;
+        ensure!(found.status.success() && found.stdout.is_empty(), "{found:?}");
+        let saved = fs::read_to_string(&progress)?;
+        ensure!(saved.lines().next() == Some(&format!("{}:4", newest_log(&server)?)), "{saved}");
+        purge()?;
+        server.sql("insert into d.t (b) values ('two')")?;
+        let found = run()?;
+        ensure!(values(&String::from_utf8(found.stdout)?)? == ["two"], "{has_gtids}");
+        server.sql("flush binary logs; flush binary logs")?;
+        purge()?;
+        server.sql("insert into d.t (b) values ('three')")?;
+        let found = run()?;
+        let text = output_text(&found);
+        if has_gtids {
+            ensure!(values(&String::from_utf8(found.stdout)?)? == ["three"], "{text}");
+            ensure!(text.contains("resuming after the saved GTIDs instead"), "{text}");
+            server.sql("insert into d.t (b) values ('lost'); flush binary logs; flush binary logs")?;
+            purge()?;
+        }
+        let found = run()?;
+        let text = output_text(&found);
+        ensure!(found.status.code() == Some(2) && text.contains("the source cannot resume at"), "{text}");
+    }
+    Ok(())
+}
+
 /// Without GTIDs, another server's position is unknown: it is refused, not streamed from its start.
 #[test]
 fn other_servers_are_refused_without_gtids() -> Result<()> {

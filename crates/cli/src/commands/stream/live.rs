@@ -86,6 +86,8 @@ pub(super) struct ResumedOutput {
 enum StreamDisconnect {
     /// The source is unreachable, possibly temporarily.
     Lost(ConnectionError),
+    /// The source refuses to send its log from the requested start.
+    Refused(ConnectionError),
     /// The run is to end.
     Cancelled,
     /// A permanent error.
@@ -135,6 +137,7 @@ pub(super) fn follow(live: &mut LiveStream, resumed: ResumedOutput) -> CommandRe
                 return finished(Err(CommandFailure::NotStarted(error)), output);
             }
             Err(StreamDisconnect::Failed(failure)) => return finished(Err(failure), output),
+            Err(StreamDisconnect::Refused(_)) => unreachable!("ours: a connection explains a refusal"),
             Err(StreamDisconnect::Cancelled) => return finished(Ok(()), output),
             Ok(()) => {
                 // A snapshot has already warned. Otherwise, rules may have matched in an earlier run, or may match
@@ -163,7 +166,8 @@ fn is_over(live: &LiveStream) -> bool {
     interrupt::is_stop_requested() || live.is_piped && stdout_reader::is_gone()
 }
 
-/// Runs one connection until it ends. Sets `is_begun` when the server sends its log.
+/// Runs one connection until it ends. Sets `is_begun` when the server sends its log. If the server no longer has the log
+/// at which the run resumes, connects again and resumes by GTIDs.
 fn connection(
     live: &mut LiveStream,
     resume: &ResumePoint,
@@ -171,19 +175,40 @@ fn connection(
     output: &mut RecordSink,
     is_begun: &mut bool,
 ) -> Result<(), StreamDisconnect> {
-    let (server, start) = start(live, resume)?;
-    let mut source = LiveSource::open(&live.address, options, replica_options(live, start))
-        .map_err(|error| explain_error(error, resume))?;
-    *is_begun = true;
-    live.figures.set_connected();
+    let SourceStart { server, start, by_gtids } = start(live, resume)?;
     output.follow(&server, resume.gtid_state.clone());
     if let Some(snapshots) = &mut live.incremental {
         snapshots.begin_connection(&server);
     }
+    let mut ended = read_from(live, start, options, output, is_begun);
+    if let (Err(StreamDisconnect::Refused(error)), Some(start)) = (&ended, by_gtids) {
+        if let Some(token) = &resume.token {
+            warn!("the source cannot resume at {token}: {error}; resuming after the saved GTIDs instead");
+        }
+        ended = read_from(live, start, options, output, is_begun);
+    }
+    match ended {
+        Err(StreamDisconnect::Refused(error)) => Err(explain_error(error, resume)),
+        ended => ended,
+    }
+}
+
+/// Requests the log from a start, and reads it until the connection ends.
+fn read_from(
+    live: &mut LiveStream,
+    start: ReplicaStart,
+    options: &LinkOptions,
+    output: &mut RecordSink,
+    is_begun: &mut bool,
+) -> Result<(), StreamDisconnect> {
+    let opened = LiveSource::open(&live.address, options, replica_options(live, start));
+    let mut source = opened.map_err(refusal_at_start)?;
+    *is_begun = true;
+    live.figures.set_connected();
     // A new streamer drops the rest of an interrupted transaction.
     let mut streamer =
         live.schema.clone().attach_to(Streamer::new(live.settings.clone()).skipping(output.skip()));
-    let ended = process_events(live, resume, &mut source, &mut streamer, output);
+    let ended = process_events(live, &mut source, &mut streamer, output);
     live.unmatched.retain_unmatched(streamer.unmatched_rules());
     if let Some(definitions) = streamer.definitions() {
         live.schema = ColumnNameSource::Log(definitions.clone());
@@ -193,7 +218,6 @@ fn connection(
 
 fn process_events(
     live: &mut LiveStream,
-    resume: &ResumePoint,
     source: &mut LiveSource,
     streamer: &mut Streamer,
     output: &mut RecordSink,
@@ -215,15 +239,15 @@ fn process_events(
                 }));
             }
             Err(ConnectionError::Cancelled) => return Ok(()),
-            Err(error) => return Err(explain_error(error, resume)),
+            Err(error) if log.is_empty() => return Err(refusal_at_start(error)),
+            Err(error) => return Err(error.into()),
         };
         let taken = match arrival {
-            SourceEvent::File { file, .. } => {
-                log = String::from_utf8_lossy(file).into_owned();
-                // The name is saved with the progress, one line per value.
-                if !is_file_name(file) || log.contains(char::is_control) {
-                    let why = anyhow!("the source sent a log name that is not a file name: {log:?}");
-                    return Err(StreamDisconnect::Failed(why.into()));
+            SourceEvent::File { file, position } => {
+                let is_rotation = !log.is_empty() && streamer.open_transaction().is_none();
+                log = log_name(file)?;
+                if is_rotation {
+                    output.mark_log_start(ResumePosition { log: log.clone(), position });
                 }
                 continue;
             }
@@ -248,6 +272,16 @@ fn process_events(
         }
         advance_snapshots(live, source, streamer, output)?;
     }
+}
+
+/// Returns the name of a log, which is saved with the progress, one line per value.
+fn log_name(file: &[u8]) -> Result<String, StreamDisconnect> {
+    let log = String::from_utf8_lossy(file).into_owned();
+    if is_file_name(file) && !log.contains(char::is_control) {
+        return Ok(log);
+    }
+    let why = anyhow!("the source sent a log name that is not a file name: {log:?}");
+    Err(StreamDisconnect::Failed(why.into()))
 }
 
 /// Advances the incremental snapshots, if there are any.
@@ -335,12 +369,22 @@ fn corrupt(log: &str, offset: u64, error: &DecodeError) -> StreamError {
     StreamError::Corrupt { log: log.to_owned(), offset, reason: error.to_string() }
 }
 
-/// Returns the server's identity, and the start in its log: the position where the last run ended. If that position is
-/// in another server's log, returns the first transaction not yet written.
-fn start(live: &LiveStream, resume: &ResumePoint) -> Result<(String, ReplicaStart), StreamDisconnect> {
+/// Start of a connection.
+struct SourceStart {
+    /// Identity of the server.
+    server: String,
+    start: ReplicaStart,
+    /// Start if the server no longer has the log of the position.
+    by_gtids: Option<ReplicaStart>,
+}
+
+/// Returns the start in the server's log: the position where the last run ended. If that position is in another server's
+/// log, returns the first transaction not yet written.
+fn start(live: &LiveStream, resume: &ResumePoint) -> Result<SourceStart, StreamDisconnect> {
     let mut connection = SqlConnection::open(&live.address)?;
     let facts = ServerFacts::query(&mut connection)?;
     let server = server(&mut connection, &facts)?;
+    let mut by_gtids = None;
     let start = match (&resume.token, &resume.gtid_state) {
         (None, _) => Ok(ReplicaStart::Position { file: Vec::new(), position: MAGIC.len() as u64 }),
         (Some(_), Some(gtid_state)) if gtid_state.server != server => {
@@ -348,13 +392,14 @@ fn start(live: &LiveStream, resume: &ResumePoint) -> Result<(String, ReplicaStar
         }
         (Some(token), gtid_state) => {
             let found = gtids_at(&mut connection, token, gtid_state.as_ref())?;
+            by_gtids = gtid_state.as_ref().and_then(|state| start_after_gtids(state, &facts, &server).ok());
             check_not_reset(gtid_state.as_ref(), &facts)
                 .and_then(|()| check_same_log(token, gtid_state.as_ref(), found.as_deref()))
                 .map(|()| start_at(token))
         }
     };
     let start = start.map_err(|error| StreamDisconnect::Failed(CommandFailure::NotStarted(error)))?;
-    Ok((server, start))
+    Ok(SourceStart { server, start, by_gtids })
 }
 
 /// Returns a server's name in the saved progress.
@@ -461,6 +506,14 @@ fn replica_options(live: &LiveStream, start: ReplicaStart) -> ReplicaOptions {
         semi_sync: SemiSync::Off,
         start,
         end: live.end,
+    }
+}
+
+/// Returns the reason for an error before the first event of a connection.
+fn refusal_at_start(error: ConnectionError) -> StreamDisconnect {
+    match error.code() {
+        Some(CANNOT_SEND) => StreamDisconnect::Refused(error),
+        _ => error.into(),
     }
 }
 
