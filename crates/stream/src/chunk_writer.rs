@@ -73,7 +73,7 @@ impl<'s> ChunkWriter<'s> {
             if watch.contains(&key) {
                 continue;
             }
-            self.write_row(row, &source, output)?;
+            output.put_whole(|output| self.write_row(row, &source, output))?;
             let end = output.bytes.len();
             if let Some(index) = output.index() {
                 self.table.put_key(&mut key, row, &mut self.buffers)?;

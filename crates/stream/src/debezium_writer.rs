@@ -231,6 +231,16 @@ impl DebeziumWriter {
         change: &ChangedRow<'_, '_>,
         op: DebeziumOp,
     ) -> Result<(), CorruptEvent> {
+        output.put_whole(|output| self.put_record(output, head, change, op))
+    }
+
+    fn put_record(
+        &mut self,
+        output: &mut RecordSink,
+        head: &mut TransactionMetadata,
+        change: &ChangedRow<'_, '_>,
+        op: DebeziumOp,
+    ) -> Result<(), CorruptEvent> {
         let out = &mut output.bytes;
         out.extend_from_slice(b"{\"before\":");
         match &change.row.before {

@@ -164,12 +164,14 @@ fn put_rows(
     for (row, index) in decoder.rows(&waiting.rows).zip(0..) {
         // Drain before the record: the last one must still be in the buffer when the transaction ends.
         output.drain_if_full().map_err(|error| EventError::Error(error.into()))?;
-        let out = &mut output.bytes;
-        out.extend_from_slice(waiting.front);
-        put_number(out, number, index);
-        out.extend_from_slice(waiting.middle);
         let change = ChangedRow { plan, kind: waiting.rows.kind, index, row: &row? };
-        put_values(out, &change, buffers)?;
+        output.put_whole(|output| {
+            let out = &mut output.bytes;
+            out.extend_from_slice(waiting.front);
+            put_number(out, number, index);
+            out.extend_from_slice(waiting.middle);
+            put_values(out, &change, buffers)
+        })?;
         number.offset += 1;
     }
     Ok(())

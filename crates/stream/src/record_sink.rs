@@ -328,6 +328,16 @@ impl RecordSink {
         }
     }
 
+    /// Appends a record with `put`. If `put` fails, removes its bytes: the output must end with a whole record.
+    pub(crate) fn put_whole<E>(&mut self, put: impl FnOnce(&mut Self) -> Result<(), E>) -> Result<(), E> {
+        let start = self.bytes.len();
+        let result = put(self);
+        if result.is_err() {
+            self.bytes.truncate(start);
+        }
+        result
+    }
+
     /// Adds the field `resume` to the last record.
     pub(crate) fn put_resume(&mut self, token: &ResumeToken) {
         put_resume(&mut self.bytes, token);
