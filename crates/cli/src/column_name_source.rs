@@ -8,7 +8,9 @@ use servers::{
 };
 use sql::quote::{parse_hex, quote_table};
 use sql::{SqlWord, SqlWords};
-use stream::{ColumnCatalogue, ColumnDdl, ColumnSchema, DdlSchema, SchemaMismatch, Streamer, TableSchema};
+use stream::{
+    ColumnCatalogue, ColumnDdl, ColumnSchema, DdlSchema, SchemaMismatch, Streamer, SystemPeriod, TableSchema,
+};
 use tracing::warn;
 
 /// Source of column names that the log does not have.
@@ -127,21 +129,18 @@ pub(crate) fn facts(
     if columns.is_empty() {
         return Ok(None);
     }
-    let declares_period =
-        columns.iter().any(|column| column.generation_expression.as_deref() == Some("ROW START"));
-    let hides_period = is_mariadb
-        && !declares_period
-        && catalogue.table(database, table)?.is_some_and(|found| found.is_system_versioned());
+    let has_period =
+        is_mariadb && catalogue.table(database, table)?.is_some_and(|found| found.is_system_versioned());
+    let period = has_period.then(|| declared_period(&columns).unwrap_or(SystemPeriod::Hidden));
     let columns = columns.into_iter().map(|column| column_schema(column, flavour)).collect();
     let parts = catalogue.index_parts(database, table)?;
     let is_primary = |part: &&ServerIndexPart| part.index == "PRIMARY";
     let primary_key = parts.iter().filter(is_primary).filter_map(|part| part.column.clone()).collect();
     let index_expressions = parts.iter().filter(|part| part.column.is_none()).count();
     let asked_s = clock.parse().unwrap_or(0);
-    let mut schema = TableSchema { asked_s, columns, primary_key, charset: None, index_expressions };
-    if hides_period {
-        add_hidden_period(&mut schema);
-    }
+    let schema =
+        TableSchema { asked_s, columns, primary_key, charset: None, index_expressions, period: None };
+    let mut schema = schema.with_period(period);
     if schema.has_byte_defaults() {
         schema.set_byte_defaults(show_create_table(connection, &name)?.as_deref());
     }
@@ -161,20 +160,13 @@ pub(crate) fn show_create_table(
     }
 }
 
-/// Adds the columns with the period of a row, which MariaDB hides if the definition of a system-versioned table does not
-/// declare them. The log has them after the other columns, and the end of the period in the primary key.
-fn add_hidden_period(schema: &mut TableSchema) {
-    const END: &str = "row_end";
-    let column = |name: &str| ColumnSchema {
-        name: name.to_owned(),
-        data_type: "timestamp".to_owned(),
-        column_type: "timestamp(6)".to_owned(),
-        ..ColumnSchema::default()
+/// Returns the columns with the period of a row, if the definition of a system-versioned table declares them.
+fn declared_period(columns: &[ServerColumn]) -> Option<SystemPeriod> {
+    let column = |generation: &str| {
+        let is_it = |column: &&ServerColumn| column.generation_expression.as_deref() == Some(generation);
+        columns.iter().find(is_it).map(|column| column.name.clone())
     };
-    schema.columns.extend(["row_start", END].map(column));
-    if !schema.primary_key.is_empty() {
-        schema.primary_key.push(END.to_owned());
-    }
+    Some(SystemPeriod::Declared([column("ROW START")?, column("ROW END")?]))
 }
 
 fn column_schema(column: ServerColumn, flavour: Flavour) -> ColumnSchema {
@@ -231,9 +223,8 @@ pub(crate) fn cell_text(cell: Option<&Option<Vec<u8>>>) -> String {
 mod tests {
     use binlog::Flavour;
     use servers::ServerColumn;
-    use stream::TableSchema;
 
-    use super::{add_hidden_period, column_schema, constant_default};
+    use super::{column_schema, constant_default};
 
     #[test]
     fn defaults_are_constants() {
@@ -262,19 +253,5 @@ mod tests {
         };
         check(Flavour::MySql, "vector(3)");
         check(Flavour::MariaDb, "varbinary(12)");
-    }
-
-    #[test]
-    fn hidden_periods_are_last() {
-        let check = |key: &[&str], expected: &[&str]| {
-            let primary_key = key.iter().map(|name| (*name).to_owned()).collect();
-            let mut schema = TableSchema { primary_key, ..TableSchema::default() };
-            add_hidden_period(&mut schema);
-            let names: Vec<&str> = schema.columns.iter().map(|column| &*column.name).collect();
-            assert_eq!(names, ["row_start", "row_end"]);
-            assert_eq!(schema.primary_key, expected);
-        };
-        check(&["id"], &["id", "row_end"]);
-        check(&[], &[]);
     }
 }

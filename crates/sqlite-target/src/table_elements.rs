@@ -138,7 +138,7 @@ impl TableElements {
             }
             TableElement::ForeignKey(key) => self.add_foreign_key(key),
             TableElement::Check => {}
-            TableElement::Period | TableElement::SystemPeriod | TableElement::Unknown(_) => return None,
+            TableElement::Period | TableElement::SystemPeriod(_) | TableElement::Unknown(_) => return None,
         }
         Some(())
     }

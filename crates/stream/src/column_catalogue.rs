@@ -7,7 +7,7 @@ use binlog::events::{Query, Rows};
 use binlog::{Column, ColumnType, EventFormat, GeometryType, KeyPart, Table};
 use sql::data_type::{BINARY_TYPES, BLOB_TYPES, fixed_byte_size};
 
-use crate::ddl_schema::DdlSchema;
+use crate::ddl_schema::{DdlSchema, parse_column_ddl};
 use crate::error::StreamError;
 use crate::statement_effect::apply_ddl;
 
@@ -61,9 +61,61 @@ pub struct TableSchema {
     pub charset: Option<String>,
     /// Number of expressions in its indexes, as the server reports it. Each has a hidden column.
     pub index_expressions: usize,
+    /// Period of a system-versioned table of MariaDB.
+    pub period: Option<SystemPeriod>,
+}
+
+/// Columns with the period in which a row of a system-versioned table of MariaDB is valid.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SystemPeriod {
+    /// Columns that MariaDB adds and hides. They are the last ones.
+    Hidden,
+    /// Columns of the definition, with the start and the end of the period.
+    Declared([String; 2]),
+}
+
+/// Columns that MariaDB adds to a system-versioned table that declares no period.
+const HIDDEN_PERIOD: [&str; 2] = ["row_start", "row_end"];
+
+impl SystemPeriod {
+    /// Returns the column with the end of the period.
+    fn end(&self) -> &str {
+        match self {
+            Self::Hidden => HIDDEN_PERIOD[1],
+            Self::Declared([_, end]) => end,
+        }
+    }
 }
 
 impl TableSchema {
+    /// Makes the table system-versioned: adds the columns of a hidden period, and the period's end to the primary key, as
+    /// in MariaDB's logs.
+    #[must_use]
+    pub fn with_period(mut self, period: Option<SystemPeriod>) -> Self {
+        if period == Some(SystemPeriod::Hidden) {
+            self.columns.extend(HIDDEN_PERIOD.map(ColumnSchema::hidden_period));
+        }
+        let is_in = |names: &[String], end: &str| names.iter().any(|name| name.eq_ignore_ascii_case(end));
+        if let Some(end) = period.as_ref().map(SystemPeriod::end)
+            && !self.primary_key.is_empty()
+            && !is_in(&self.primary_key, end)
+        {
+            self.primary_key.push(end.to_owned());
+        }
+        Self { period, ..self }
+    }
+
+    /// Returns the table without what [`TableSchema::with_period`] has added.
+    pub(crate) fn without_period(&self) -> Self {
+        let mut table = self.clone();
+        let Some(period) = table.period.take() else { return table };
+        if period == SystemPeriod::Hidden {
+            table.columns.truncate(table.columns.len().saturating_sub(HIDDEN_PERIOD.len()));
+        }
+        table.primary_key.retain(|name| !name.eq_ignore_ascii_case(period.end()));
+        table
+    }
+
     /// Returns the table of a log with this definition's column names, key and texts; `None` if its columns differ.
     pub fn complete(&self, logged: &Table) -> Option<Table> {
         let places: Vec<usize> = (0..logged.columns.len()).collect();
@@ -86,6 +138,14 @@ pub struct ColumnSchema {
     pub nullable: bool,
     /// Further properties from a DDL statement. Not queried from a server.
     pub ddl: ColumnDdl,
+}
+
+impl ColumnSchema {
+    fn hidden_period(name: &str) -> Self {
+        let [data_type, column_type] = ["timestamp", "timestamp(6)"].map(str::to_owned);
+        let ddl = parse_column_ddl(&column_type).unwrap_or_default();
+        Self { name: name.to_owned(), data_type, column_type, ddl, ..Self::default() }
+    }
 }
 
 /// Properties of a column's definition that decoding rows does not need.

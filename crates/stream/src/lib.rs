@@ -78,7 +78,7 @@ pub use crate::catalogue_names::CatalogueNames;
 pub use crate::change::{DdlVerb, ResumePosition};
 pub use crate::chunk_writer::{ChunkEnds, ChunkWriter};
 pub use crate::column_catalogue::{
-    CatalogueError, ColumnCatalogue, ColumnDdl, ColumnSchema, SchemaMismatch, TableSchema,
+    CatalogueError, ColumnCatalogue, ColumnDdl, ColumnSchema, SchemaMismatch, SystemPeriod, TableSchema,
 };
 pub use crate::column_rules::{
     ColumnPatterns, ColumnRuleError, ColumnRules, ColumnSelection, MaskRule, MessageKeys,

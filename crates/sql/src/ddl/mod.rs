@@ -10,7 +10,7 @@ mod table_definition;
 
 pub use crate::ddl::altered_column::AlteredColumn;
 pub use crate::ddl::ddl_column::{ColumnKey, ColumnTypeDefinition, DdlColumn, DefaultClause, TypeArgument};
-pub use crate::ddl::table_change::{ColumnPosition, ExistenceCheck, TableChange};
+pub use crate::ddl::table_change::{ColumnPosition, ExistenceCheck, TableChange, VersioningChange};
 pub use crate::ddl::table_definition::{
     ForeignKeyAction, ForeignKeyDefinition, KeyDefinition, KeyKind, KeyPartDefinition, TableDefinition,
     TableElement, TableOptions,

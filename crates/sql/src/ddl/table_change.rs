@@ -72,10 +72,21 @@ pub enum TableChange {
     Rows(String),
     /// A clause that changes no definition of a column or key: its first words.
     Other(String),
-    /// MariaDB's system versioning: its first words.
-    Versioning(String),
+    /// MariaDB's system versioning.
+    Versioning(VersioningChange),
     /// A clause that cannot be parsed: its first words.
     Unknown(String),
+}
+
+/// Change of MariaDB's system versioning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VersioningChange {
+    /// ADD SYSTEM VERSIONING
+    Add,
+    /// DROP SYSTEM VERSIONING
+    Drop,
+    /// DROP PERIOD
+    DropPeriod,
 }
 
 /// Position of a column.
@@ -216,8 +227,12 @@ fn parse_clause(words: &mut SqlWords, changes: &mut Vec<TableChange>) -> Option<
         TableChange::Rows(start)
     } else if words.is_any_next(&OTHER_CLAUSES) {
         TableChange::Other(start)
-    } else if words.is_any_next(&["ADD SYSTEM VERSIONING", "DROP SYSTEM VERSIONING", "DROP PERIOD FOR"]) {
-        TableChange::Versioning(start)
+    } else if words.is_next("ADD SYSTEM VERSIONING") {
+        TableChange::Versioning(VersioningChange::Add)
+    } else if words.is_next("DROP SYSTEM VERSIONING") {
+        TableChange::Versioning(VersioningChange::Drop)
+    } else if words.is_next("DROP PERIOD FOR") {
+        TableChange::Versioning(VersioningChange::DropPeriod)
     } else if words.take("ADD") {
         return parse_add(words, changes);
     } else if words.take("DROP") {

@@ -30,8 +30,8 @@ pub enum TableElement {
     Check,
     /// MariaDB's PERIOD FOR.
     Period,
-    /// MariaDB's PERIOD FOR SYSTEM_TIME: two of the columns state when a row is valid.
-    SystemPeriod,
+    /// MariaDB's PERIOD FOR SYSTEM_TIME: the columns with the start and the end of a row's validity.
+    SystemPeriod([String; 2]),
     /// An element that cannot be parsed: its first words.
     Unknown(String),
 }
@@ -130,7 +130,15 @@ impl TableDefinition {
     /// Returns whether the table has two hidden columns, `row_start` and `row_end`, which MariaDB adds to a
     /// system-versioned table without such columns. In the log, they follow all other columns.
     pub fn has_hidden_period(&self) -> bool {
-        self.is_versioned && !self.elements.contains(&TableElement::SystemPeriod)
+        self.is_versioned && self.declared_period().is_none()
+    }
+
+    /// Returns the columns of PERIOD FOR SYSTEM_TIME.
+    pub fn declared_period(&self) -> Option<&[String; 2]> {
+        self.elements.iter().find_map(|element| match element {
+            TableElement::SystemPeriod(columns) => Some(columns),
+            _ => None,
+        })
     }
 }
 
@@ -164,8 +172,9 @@ impl TableElement {
 }
 
 fn parse_non_column(words: &mut SqlWords) -> Option<TableElement> {
-    if words.is_next("PERIOD FOR SYSTEM_TIME") {
-        return Some(TableElement::SystemPeriod);
+    if words.take("PERIOD FOR SYSTEM_TIME") {
+        let columns = column_names(parse_key_parts(words.take_group()?))?;
+        return columns.try_into().ok().map(TableElement::SystemPeriod);
     }
     if words.is_next("PERIOD FOR") {
         return Some(TableElement::Period);

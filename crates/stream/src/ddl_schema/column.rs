@@ -148,7 +148,7 @@ pub(super) fn has_charset(data_type: &str) -> bool {
 }
 
 /// Parses a type as a server writes it.
-pub(super) fn parse_column_ddl(column_type: &str) -> Option<ColumnDdl> {
+pub(crate) fn parse_column_ddl(column_type: &str) -> Option<ColumnDdl> {
     ColumnTypeDefinition::parse(&mut SqlWords::parse(column_type, 0)?).map(|parsed| ddl_of_type(&parsed))
 }
 

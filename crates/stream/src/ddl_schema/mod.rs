@@ -11,16 +11,17 @@ use std::sync::Arc;
 
 use sql::SqlWords;
 use sql::ddl::{
-    AlteredColumn, ColumnKey, ColumnPosition, DdlColumn, DdlStatement, ExistenceCheck, ExistingTablePolicy,
-    NamedTable, NewTable, TableChange, TableDefinition, TableElement, TableRename,
+    AlteredColumn, ColumnKey, DdlColumn, DdlStatement, ExistingTablePolicy, NamedTable, NewTable,
+    TableChange, TableDefinition, TableElement, TableRename, VersioningChange,
 };
 use sql::quote::{quote_name, quote_table};
 
-use crate::column_catalogue::{ColumnSchema, TableSchema};
+use crate::column_catalogue::{ColumnSchema, SystemPeriod, TableSchema};
 use crate::ddl_schema::column::{
-    column_of, convert_charset, default_collation_of, is_binary, parse_column_ddl, put_column, set_default,
+    column_of, convert_charset, default_collation_of, is_binary, put_column, set_default,
 };
 
+pub(crate) use crate::ddl_schema::column::parse_column_ddl;
 pub(crate) use crate::ddl_schema::table_changes::put_changes;
 
 /// Table definitions that DDL statements have created.
@@ -90,7 +91,7 @@ impl DdlSchema {
                 .map(|column| &column.name)
                 .eq(facts.columns.iter().map(|column| &column.name))
         {
-            facts.charset = made.charset;
+            (facts.charset, facts.period) = (made.charset, made.period);
             for (column, made) in facts.columns.iter_mut().zip(made.columns) {
                 column.ddl = made.ddl;
             }
@@ -176,6 +177,7 @@ impl fmt::Display for DdlSchema {
         }
         for ([database, table], facts) in self.tables.iter() {
             write!(out, "CREATE TABLE {} (", quote_table(database, table))?;
+            let (period, facts) = (&facts.period, facts.without_period());
             for (index, column) in facts.columns.iter().enumerate() {
                 let mut text = String::from(if index > 0 { ", " } else { "" });
                 put_column(&mut text, column);
@@ -185,9 +187,15 @@ impl fmt::Display for DdlSchema {
                 let names: Vec<String> = facts.primary_key.iter().map(|name| quote_name(name)).collect();
                 write!(out, ", PRIMARY KEY ({})", names.join(", "))?;
             }
+            if let Some(SystemPeriod::Declared([start, end])) = period {
+                write!(out, ", PERIOD FOR SYSTEM_TIME ({}, {})", quote_name(start), quote_name(end))?;
+            }
             out.write_char(')')?;
             if let Some(charset) = &facts.charset {
                 write!(out, " DEFAULT CHARACTER SET {charset}")?;
+            }
+            if period.is_some() {
+                out.write_str(" WITH SYSTEM VERSIONING")?;
             }
             out.write_str(STATEMENT_END)?;
         }
@@ -371,31 +379,9 @@ fn table_of(definition: &TableDefinition, database_charset: Option<String>) -> O
     for element in &definition.elements {
         add_element(element, &mut facts)?;
     }
-    if definition.has_hidden_period() {
-        facts.columns.extend(HIDDEN_PERIOD.map(hidden_column));
-    }
-    Some(facts)
-}
-
-/// Columns that MariaDB adds to system-versioned tables.
-const HIDDEN_PERIOD: [&str; 2] = ["row_start", "row_end"];
-
-fn hidden_column(name: &str) -> ColumnSchema {
-    let column_type = "timestamp(6)".to_owned();
-    let ddl = parse_column_ddl(&column_type).unwrap_or_default();
-    let (name, data_type) = (name.to_owned(), "timestamp".to_owned());
-    ColumnSchema { name, data_type, column_type, ddl, ..ColumnSchema::default() }
-}
-
-/// Returns whether the table may end with the columns that MariaDB adds to system-versioned tables.
-fn may_have_hidden_period(facts: &TableSchema) -> bool {
-    let is_hidden = |(column, name): (&ColumnSchema, &&str)| {
-        column.name.eq_ignore_ascii_case(name) && column.data_type == "timestamp"
-    };
-    match facts.columns.last_chunk::<2>() {
-        Some(last) => last.iter().zip(&HIDDEN_PERIOD).all(is_hidden),
-        None => false,
-    }
+    let declared = || definition.declared_period().cloned().map(SystemPeriod::Declared);
+    let period = definition.is_versioned.then(|| declared().unwrap_or(SystemPeriod::Hidden));
+    Some(facts.with_period(period))
 }
 
 /// Adds a column or a key to a new table. Returns `None` if it could not be parsed.
@@ -417,7 +403,7 @@ fn add_key(element: &TableElement, facts: &mut TableSchema) -> Option<()> {
         | TableElement::ForeignKey(_)
         | TableElement::Check
         | TableElement::Period
-        | TableElement::SystemPeriod => {}
+        | TableElement::SystemPeriod(_) => {}
         TableElement::Unknown(_) => return None,
     }
     Some(())
@@ -435,10 +421,33 @@ fn alter_table(
     changes: &[TableChange],
     database_charset: Option<&str>,
 ) -> Option<TableSchema> {
-    // The position of a column at the end depends on whether the last columns are hidden.
-    if may_have_hidden_period(before) && changes.iter().any(|change| appends_column(change, before)) {
-        return None;
+    let altered = alter_columns(&before.without_period(), changes, database_charset)?;
+    Some(altered.with_period(alter_period(before.period.as_ref(), changes)))
+}
+
+/// Returns the period of a table after ALTER TABLE.
+fn alter_period(before: Option<&SystemPeriod>, changes: &[TableChange]) -> Option<SystemPeriod> {
+    let (mut period, mut declared) = (before.cloned(), None);
+    for change in changes {
+        match change {
+            TableChange::Versioning(VersioningChange::Add) => period = period.or(Some(SystemPeriod::Hidden)),
+            TableChange::Versioning(VersioningChange::Drop) => period = None,
+            TableChange::Add { element: TableElement::SystemPeriod(columns), .. } => declared = Some(columns),
+            _ => {}
+        }
     }
+    match declared {
+        Some(columns) if period.is_some() => Some(SystemPeriod::Declared(columns.clone())),
+        _ => period,
+    }
+}
+
+/// Returns a table without its period after ALTER TABLE; `None` if that is not possible.
+fn alter_columns(
+    before: &TableSchema,
+    changes: &[TableChange],
+    database_charset: Option<&str>,
+) -> Option<TableSchema> {
     let names: Vec<&str> = before.columns.iter().map(|column| &*column.name).collect();
     let columns = AlteredColumn::of_changes(&names, changes)?;
     let mut facts = TableSchema { charset: before.charset.clone(), ..TableSchema::default() };
@@ -489,16 +498,6 @@ fn alter_table(
     Some(facts)
 }
 
-/// Returns whether the change adds a column without a position.
-fn appends_column(change: &TableChange, before: &TableSchema) -> bool {
-    let TableChange::Add { element: TableElement::Column(definition), position, check } = change else {
-        return false;
-    };
-    let is_named = |column: &ColumnSchema| column.name.eq_ignore_ascii_case(&definition.name);
-    let is_skipped = *check == ExistenceCheck::Skip && before.columns.iter().any(is_named);
-    *position == ColumnPosition::Same && !is_skipped
-}
-
 /// Sets new defaults of columns; `None` if a column does not exist. Servers accept no default for a column that the same
 /// statement renames.
 fn set_defaults(columns: &mut [ColumnSchema], changes: &[TableChange]) -> Option<()> {
@@ -534,7 +533,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::{DdlContext, DdlSchema};
-    use crate::column_catalogue::{ColumnDdl, ColumnSchema, TableSchema};
+    use crate::column_catalogue::{ColumnDdl, ColumnSchema, SystemPeriod, TableSchema};
 
     /// Checks the tables that statements create, and that these survive saving.
     fn check(statements: &[&str], expected: &str) {
@@ -548,13 +547,72 @@ mod tests {
 
     #[test]
     fn versioned_tables_have_two_more_columns() {
+        let check = |statements: &[&str], expected: &str, columns: &[&str], key: &[&str]| {
+            check(statements, expected);
+            let mut definitions = DdlSchema::default();
+            for statement in statements {
+                let ambient = DdlContext { database: "d", ..DdlContext::default() };
+                definitions.apply_statement(statement, ambient);
+            }
+            let table = definitions.table("d", "t").unwrap();
+            assert!(table.columns.iter().map(|column| &*column.name).eq(columns.iter().copied()));
+            assert_eq!(table.primary_key, key, "{statements:?}");
+        };
         const CREATE: &str = "create table t (a int) with system versioning";
-        const CREATED: &str = "CREATE TABLE `d`.`t` (`a` int, `row_start` timestamp(6) NOT NULL, `row_end` timestamp(6) \
-            NOT NULL);";
-        check(&[CREATE], CREATED);
-        check(&[CREATE, "alter table t add key (a)"], CREATED);
-        // It is unknown whether the new column is before the hidden ones.
-        check(&[CREATE, "alter table t add b int"], "");
+        const CREATED: &str = "CREATE TABLE `d`.`t` (`a` int) WITH SYSTEM VERSIONING;";
+        check(&[CREATE], CREATED, &["a", "row_start", "row_end"], &[]);
+        check(&[CREATE, "alter table t add key (a)"], CREATED, &["a", "row_start", "row_end"], &[]);
+        // Verified with MariaDB 10.5 and 11.8: the hidden columns stay the last ones.
+        check(
+            &[CREATE, "alter table t add b int, add primary key (a)"],
+            "CREATE TABLE `d`.`t` (`a` int, `b` int, PRIMARY KEY (`a`)) WITH SYSTEM VERSIONING;",
+            &["a", "b", "row_start", "row_end"],
+            &["a", "row_end"],
+        );
+        check(
+            &["create table t (a int primary key)", "alter table t add system versioning, add b int"],
+            "CREATE TABLE `d`.`t` (`a` int NOT NULL, `b` int, PRIMARY KEY (`a`)) WITH SYSTEM VERSIONING;",
+            &["a", "b", "row_start", "row_end"],
+            &["a", "row_end"],
+        );
+        check(
+            &[CREATE, "alter table t add primary key (a)", "alter table t drop system versioning"],
+            "CREATE TABLE `d`.`t` (`a` int, PRIMARY KEY (`a`));",
+            &["a"],
+            &["a"],
+        );
+        // No hidden columns, but their names.
+        check(
+            &["create table t (row_start timestamp, row_end timestamp)", "alter table t add b int"],
+            "CREATE TABLE `d`.`t` (`row_start` timestamp, `row_end` timestamp, `b` int);",
+            &["row_start", "row_end", "b"],
+            &[],
+        );
+    }
+
+    #[test]
+    fn declared_periods_end_the_primary_key() {
+        let columns =
+            "s timestamp(6) generated always as row start, e timestamp(6) generated always as row end";
+        let period = "period for system_time (s, e)";
+        let create =
+            format!("create table t (id int primary key, {columns}, {period}) with system versioning");
+        let expected = "CREATE TABLE `d`.`t` (`id` int NOT NULL, `s` timestamp(6), `e` timestamp(6), \
+                        PRIMARY KEY (`id`), PERIOD FOR SYSTEM_TIME (`s`, `e`)) WITH SYSTEM VERSIONING;";
+        let plain = "create table t (id int primary key)";
+        let [add, key] = [
+            format!("alter table t add ({columns}), add {period}, add system versioning"),
+            "alter table t drop primary key, add primary key (id)".to_owned(),
+        ];
+        for statements in [&[&*create][..], &[plain, &add], &[&create, &key]] {
+            check(statements, expected);
+            let mut definitions = DdlSchema::default();
+            for statement in statements {
+                let ambient = DdlContext { database: "d", ..DdlContext::default() };
+                definitions.apply_statement(statement, ambient);
+            }
+            assert_eq!(definitions.table("d", "t").unwrap().primary_key, ["id", "e"]);
+        }
     }
 
     #[test]
@@ -712,17 +770,18 @@ mod tests {
             let [name, data_type, column_type] = [name, data_type, column_type].map(str::to_owned);
             ColumnSchema { name, data_type, column_type, ..ColumnSchema::default() }
         };
-        let end = |name| column(name, "timestamp", "timestamp(6)");
-        let columns = vec![column("id", "tinyint", "tinyint(1)"), end("row_start"), end("row_end")];
-        let primary_key = ["id", "row_end"].map(str::to_owned).to_vec();
-        let facts = TableSchema { columns, primary_key, ..TableSchema::default() };
+        let columns = vec![column("id", "tinyint", "tinyint(1)")];
+        let facts = TableSchema { columns, primary_key: vec!["id".to_owned()], ..TableSchema::default() };
+        let facts = facts.with_period(Some(SystemPeriod::Hidden));
         let mut definitions = DdlSchema::default();
         let statement = "CREATE TABLE `t` (`id` boolean NOT NULL, PRIMARY KEY (`id`)) WITH SYSTEM VERSIONING";
         definitions.insert_table(["d", "t"], facts, Some(statement));
         // The type has the words of the statement.
-        let expected = "CREATE TABLE `d`.`t` (`id` boolean NOT NULL, `row_start` timestamp(6) NOT NULL, \
-                        `row_end` timestamp(6) NOT NULL, PRIMARY KEY (`id`, `row_end`));\n";
+        let expected =
+            "CREATE TABLE `d`.`t` (`id` boolean NOT NULL, PRIMARY KEY (`id`)) WITH SYSTEM VERSIONING;\n";
         assert_eq!(definitions.to_string(), expected);
+        let primary_key = &definitions.table("d", "t").unwrap().primary_key;
+        assert_eq!(*primary_key, ["id", "row_end"]);
     }
 
     #[test]
