@@ -42,6 +42,23 @@ pub enum SqlTokenKind {
     Malformed,
 }
 
+/// Returns the statements of a text, which semicolons separate. Quotes and comments may contain semicolons.
+pub fn split_statements(text: &str, sql_mode: u64) -> impl Iterator<Item = &str> {
+    let mut tokens = SqlLexer::new(text.as_bytes(), sql_mode);
+    let lexer = tokens.clone();
+    let mut start = 0;
+    std::iter::from_fn(move || {
+        if start >= text.len() {
+            return None;
+        }
+        let semicolon = tokens.find(|token| token.kind == SqlTokenKind::Sign && lexer.bytes(token) == b";");
+        let range = semicolon.map_or(text.len()..text.len(), |token| token.at);
+        let statement = &text[start..range.start];
+        start = range.end;
+        Some(statement)
+    })
+}
+
 /// A token and its range in the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SqlToken {

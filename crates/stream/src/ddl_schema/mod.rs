@@ -14,6 +14,7 @@ use sql::ddl::{
     AlteredColumn, ColumnKey, DdlColumn, DdlStatement, ExistingTablePolicy, NamedTable, NewTable,
     TableChange, TableDefinition, TableElement, TableRename, VersioningChange,
 };
+use sql::lexer::split_statements;
 use sql::quote::{quote_name, quote_table};
 
 use crate::column_catalogue::{ColumnSchema, SystemPeriod, TableSchema};
@@ -114,7 +115,7 @@ impl DdlSchema {
     /// Parses saved definitions, the format that `Display` writes.
     pub fn parse(text: &str) -> Self {
         let (mut tables, mut charsets) = (BTreeMap::new(), BTreeMap::new());
-        for words in text.split(STATEMENT_END).filter_map(|statement| SqlWords::parse(statement, 0)) {
+        for words in split_statements(text, 0).filter_map(|statement| SqlWords::parse(statement, 0)) {
             match DdlStatement::parse(&words) {
                 DdlStatement::CreateDatabase { name, charset: Some(charset), .. } => {
                     charsets.insert(name, charset);
@@ -805,6 +806,18 @@ mod tests {
         check("(uuid_to_bin('a'))", None);
         check("NULL", None);
         check("", None);
+    }
+
+    #[test]
+    fn names_may_contain_the_end_of_a_statement() {
+        check(
+            &[
+                "create table `a;\n` (`b;\n` int default 1, c char(3) default ';\n')",
+                "create table z (a int)",
+            ],
+            "CREATE TABLE `d`.`a;\n` (`b;\n` int DEFAULT '1', `c` char(3) DEFAULT ';\\n');\n\
+             CREATE TABLE `d`.`z` (`a` int);",
+        );
     }
 
     #[test]
