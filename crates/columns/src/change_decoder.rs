@@ -12,8 +12,8 @@ use inspect::stats::StatsSelection;
 use logs::{ChangeOrigin, ChangeWalk, PayloadEndStep, WalkEvent, WalkStep, WalkedTable};
 use sql::ReplicationFilter;
 use stream::{
-    CatalogueNames, ColumnCatalogue, MissingNames, SchemaMismatch, StatementEffect, StatementPolicy,
-    StreamError, UnnamedColumnPolicy, follow_log_names,
+    CatalogueNames, ColumnCatalogue, DefinedName, MissingNames, SchemaMismatch, StatementEffect,
+    StatementPolicy, StreamError, UnnamedColumnPolicy, follow_log_names,
 };
 
 use crate::change_batch_builder::{ChangeBatchBuilder, ChangeContext};
@@ -294,18 +294,19 @@ impl ChangeDecoder {
         }
         match StatementEffect::of(query, location.format.flavour, &ReplicationFilter::default()) {
             StatementEffect::Rows => self.process_statement_change(query.sql, query.database, location),
-            StatementEffect::Definition { database, table: Some(table), adds_rows, .. } => {
+            StatementEffect::Definition { names, adds_rows, .. } => {
                 if adds_rows {
                     self.process_statement_change(query.sql, query.database, location)?;
                 }
-                if let Some(catalogue) = &mut self.catalogue {
+                for DefinedName { database, table } in names {
+                    let (Some(catalogue), Some(table)) = (&mut self.catalogue, table) else { continue };
                     let (table, log) = (format!("{database}.{table}"), self.log.current.clone());
                     let changed = SchemaMismatch { table, log, offset: location.offset };
                     catalogue.record_definition(changed, location.timestamp);
                 }
                 Ok(())
             }
-            StatementEffect::Definition { .. } | StatementEffect::Other => Ok(()),
+            StatementEffect::Other => Ok(()),
         }
     }
 

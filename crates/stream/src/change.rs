@@ -80,7 +80,7 @@ pub(crate) struct ChangedRow<'c, 'a> {
 pub(crate) struct DdlRecord<'d> {
     pub(crate) verb: DdlVerb,
     pub(crate) database: &'d str,
-    /// First table that it names; `None` for a statement on a database.
+    /// Table of the record; `None` for a statement on a database.
     pub(crate) table: Option<&'d str>,
     pub(crate) sql: &'d str,
     /// Table definitions, if they are followed.

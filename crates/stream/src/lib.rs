@@ -102,7 +102,7 @@ pub use crate::settings::{Envelope, QueryText, SchemaPolicy, StatementPolicy, St
 pub use crate::snapshot_key::{ChunkBounds, KeyLiterals};
 pub use crate::snapshot_progress::{PendingTable, SnapshotProgress};
 pub use crate::snapshot_writer::SnapshotWriter;
-pub use crate::statement_effect::StatementEffect;
+pub use crate::statement_effect::{DefinedName, StatementEffect};
 pub use crate::stream_gtid_state::{StreamGtidState, StreamGtids};
 pub use crate::stream_log::{
     StreamHooks, TransactionBoundary, apply_log_ddl, follow_log_names, new_stream_walk, stream_log,

@@ -6,8 +6,8 @@ use binlog::events::{Query, StatusVar};
 use binlog::{Collation, EventFormat, Flavour};
 use sql::ddl::{DdlStatement, NewTable};
 use sql::{
-    ReplicationFilter, SqlWords, StatementKind, classify_statement, executed_statement, first_word,
-    is_row_statement, query_text,
+    ReplicationFilter, SqlWords, StatementKind, TableReference, classify_statement, executed_statement,
+    first_word, is_row_statement, query_text,
 };
 
 use crate::change::DdlVerb;
@@ -16,14 +16,13 @@ use crate::ddl_schema::{DdlContext, DdlSchema, SchemaChanges};
 /// Effect of a statement in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StatementEffect {
-    /// Defines a database, or tables, of which `table` is the first.
+    /// Defines a database or tables.
     Definition {
         /// Action of the statement.
         verb: DdlVerb,
-        /// Name of the database.
-        database: String,
-        /// Name of the first table.
-        table: Option<String>,
+        /// What it defines: at least one name. A renamed table has its old name, or the new one if the filter excludes the
+        /// old one.
+        names: Vec<DefinedName>,
         /// True for `CREATE TABLE … SELECT`: it also adds rows, which the log does not contain.
         adds_rows: bool,
     },
@@ -33,36 +32,60 @@ pub enum StatementEffect {
     Other,
 }
 
+/// Name of a database or table that a statement defines.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DefinedName {
+    /// Name of the database.
+    pub database: String,
+    /// Name of the table; `None` for a database.
+    pub table: Option<String>,
+}
+
 impl StatementEffect {
     /// Classifies a statement; `Other` if the filter excludes it.
     pub fn of(query: &Query<'_>, flavour: Flavour, filter: &ReplicationFilter) -> Self {
         let query = &Query { sql: &executed_sql(query, flavour), ..*query };
         let default = query.database;
         let kind = classify_statement(query_text(query, flavour).as_bytes());
-        if !filter.accepts_statement(&kind, default) {
-            return Self::Other;
-        }
         if is_row_statement(query.sql) {
-            return Self::Rows;
+            return if filter.accepts_statement(&kind, default) { Self::Rows } else { Self::Other };
         }
         let Some((verb, statement)) = definition_of(query, flavour) else { return Self::Other };
-        let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
-        match kind {
-            StatementKind::Database => {
-                Self::Definition { verb, database: text(default), table: None, adds_rows: false }
+        let names = match &kind {
+            StatementKind::Database if filter.accepts_statement(&kind, default) => {
+                vec![DefinedName { database: String::from_utf8_lossy(default).into_owned(), table: None }]
             }
-            StatementKind::Tables(tables) => match tables.first() {
-                Some(named) => {
-                    let (database, table) = named.resolve(default);
-                    let adds_rows =
-                        matches!(statement, DdlStatement::CreateTable { content: NewTable::Query, .. });
-                    Self::Definition { verb, database: text(database), table: Some(text(table)), adds_rows }
-                }
-                None => Self::Other,
-            },
-            _ => Self::Other,
-        }
+            StatementKind::Tables(tables) if filter.accepts_database(default) => {
+                selected_tables(&statement, tables, default, filter)
+            }
+            _ => Vec::new(),
+        };
+        let adds_rows = matches!(statement, DdlStatement::CreateTable { content: NewTable::Query, .. });
+        if names.is_empty() { Self::Other } else { Self::Definition { verb, names, adds_rows } }
     }
+}
+
+/// Returns the tables of a definition that the filter selects: each dropped table, one of each pair of names of a renamed
+/// table, and otherwise the first one.
+fn selected_tables(
+    statement: &DdlStatement,
+    tables: &[TableReference],
+    default: &[u8],
+    filter: &ReplicationFilter,
+) -> Vec<DefinedName> {
+    let names_of_each = match statement {
+        DdlStatement::DropTables(_) => 1,
+        DdlStatement::RenameTables(_) => 2,
+        _ => tables.len().max(1),
+    };
+    let is_selected = |named: &&TableReference| filter.accepts_tables([named.resolve(default)]);
+    let defined = |named: &TableReference| {
+        let (database, table) = named.resolve(default);
+        let [database, table] = [database, table].map(|name| String::from_utf8_lossy(name).into_owned());
+        DefinedName { database, table: Some(table) }
+    };
+    let first = |names: &[TableReference]| names.iter().find(is_selected).map(defined);
+    tables.chunks(names_of_each).filter_map(first).collect()
 }
 
 /// Returns a DDL statement and its action. `None` for views, triggers and statements of other kinds.
@@ -141,20 +164,29 @@ fn logs_ddl_xids(format: &EventFormat) -> bool {
 mod tests {
     use binlog::Flavour;
     use binlog::events::{Query, StatusVars};
-    use sql::ReplicationFilter;
+    use sql::{FilterRule, ReplicationFilter};
 
-    use super::StatementEffect;
+    use super::{DefinedName, StatementEffect};
 
-    /// Checks the action of a definition with its database and table, `rows`, or an empty text.
+    /// Checks the action of a definition with its databases and tables, `rows`, or an empty text.
     #[track_caller]
     fn check_on(flavour: Flavour, sql: &str, expected: &str) {
+        check_filtered(flavour, &ReplicationFilter::default(), sql, expected);
+    }
+
+    #[track_caller]
+    fn check_filtered(flavour: Flavour, filter: &ReplicationFilter, sql: &str, expected: &str) {
         let (status, database) = (StatusVars { bytes: &[] }, b"d");
         let query =
             Query { thread_id: 1, exec_time: 0, error_code: 0, status, database, sql: sql.as_bytes() };
-        let found = match StatementEffect::of(&query, flavour, &ReplicationFilter::default()) {
-            StatementEffect::Definition { verb, database, table, adds_rows } => {
-                let name = table.map_or(database.clone(), |table| format!("{database}.{table}"));
-                format!("{verb:?} {name}{}", if adds_rows { " with rows" } else { "" })
+        let found = match StatementEffect::of(&query, flavour, filter) {
+            StatementEffect::Definition { verb, names, adds_rows } => {
+                let name = |DefinedName { database, table }: DefinedName| match table {
+                    Some(table) => format!("{database}.{table}"),
+                    None => database,
+                };
+                let names: Vec<String> = names.into_iter().map(name).collect();
+                format!("{verb:?} {}{}", names.join(" "), if adds_rows { " with rows" } else { "" })
             }
             StatementEffect::Rows => "rows".to_owned(),
             StatementEffect::Other => String::new(),
@@ -178,6 +210,8 @@ mod tests {
         check("create database my_index", "Create d");
         check("drop table `view`", "Drop d.view");
         check("rename table a to b", "Alter d.a");
+        check("rename table a to b, e.c to f", "Alter d.a e.c");
+        check("drop table a, e.b", "Drop d.a e.b");
         check("# b\ndrop table t", "Drop d.t");
         check("-- it's\n# b\ntruncate t", "Truncate d.t");
         check("create or replace definer = u@h view t as select 1", "");
@@ -191,6 +225,28 @@ mod tests {
         );
         check("/*!50001 CREATE ALGORITHM=UNDEFINED */ /*!50001 VIEW v AS SELECT 1 */", "");
         check("create temporary table t select 1", "");
+    }
+
+    #[test]
+    fn tables_that_the_filter_excludes_are_not_named() {
+        let names = |names: [&str; 2]| names.map(str::to_owned);
+        let check = |rules: [FilterRule; 2], sql: &str, expected: &str| {
+            check_filtered(Flavour::MySql, &ReplicationFilter::new(rules).unwrap(), sql, expected);
+        };
+        let selected = |sql: &str, expected: &str| {
+            check(names(["d.t", "d.u"]).map(FilterRule::DoTable), sql, expected);
+        };
+        selected("drop table x, t, y, u", "Drop d.t d.u");
+        selected("drop table x, y", "");
+        selected("rename table x to y, x to t, u to z, t to u", "Alter d.t d.u d.t");
+        selected("alter table x exchange partition p with table t", "Alter d.t");
+        let remaining = |sql: &str, expected: &str| {
+            check(names(["d.x", "e.x"]).map(FilterRule::IgnoreTable), sql, expected);
+        };
+        remaining("drop table x, t", "Drop d.t");
+        remaining("drop table t, e.x, e.y", "Drop d.t e.y");
+        remaining("rename table x to t", "Alter d.t");
+        remaining("insert into x values (1)", "");
     }
 
     #[test]

@@ -28,7 +28,7 @@ use crate::original_positions::OriginalPositions;
 use crate::record_sink::RecordSink;
 use crate::resume_token::ResumeToken;
 use crate::settings::{Envelope, QueryText, StatementPolicy, StreamSettings};
-use crate::statement_effect::{StatementEffect, apply_ddl, executed_sql};
+use crate::statement_effect::{DefinedName, StatementEffect, apply_ddl, executed_sql};
 use crate::stream_table::{StreamTable, TablePreparer};
 use crate::transaction_buffer::PreparedTable;
 
@@ -484,22 +484,25 @@ impl Streamer {
         match StatementEffect::of(query, within.format.flavour, &self.settings.filter) {
             StatementEffect::Other => Ok(()),
             StatementEffect::Rows => self.take_statement_change(query.sql, &within),
-            StatementEffect::Definition { verb, database, table, adds_rows } => {
+            StatementEffect::Definition { verb, names, adds_rows } => {
                 if adds_rows {
                     self.take_statement_change(query.sql, &within)?;
                 }
+                self.begin_definition(&names, query, &within);
                 let followed = followed.as_ref().filter(|_| verb != DdlVerb::Truncate);
                 let sql = query_text(query, within.format.flavour).into_owned();
-                let definition = DdlRecord {
-                    verb,
-                    database: &database,
-                    table: table.as_deref(),
-                    sql: &sql,
-                    schema: followed
-                        .map(|KnownDefinition { changes, after }| FollowedSchema { changes, after }),
+                // Debezium has one record for a statement, Maxwell one for each table.
+                let count = match self.writer {
+                    EnvelopeWriter::Debezium(_) => 1,
+                    EnvelopeWriter::Maxwell(_) => names.len(),
                 };
-                self.begin_definition(&definition, query, &within);
-                self.write_definition(&definition, &within, output)
+                names.iter().take(count).try_for_each(|DefinedName { database, table }| {
+                    let schema =
+                        followed.map(|KnownDefinition { changes, after }| FollowedSchema { changes, after });
+                    let table = table.as_deref();
+                    let definition = DdlRecord { verb, database, table, sql: &sql, schema };
+                    self.write_definition(&definition, &within, output)
+                })
             }
         }
     }
@@ -522,17 +525,14 @@ impl Streamer {
     }
 
     /// Records a DDL statement in the transaction and the catalogue.
-    fn begin_definition(
-        &mut self,
-        definition: &DdlRecord<'_>,
-        query: &Query<'_>,
-        within: &ContentContext<'_>,
-    ) {
+    fn begin_definition(&mut self, names: &[DefinedName], query: &Query<'_>, within: &ContentContext<'_>) {
         self.open.is_definition = self.open.head.rows == 0;
-        if let (Some(catalogue), Some(table)) = (&mut self.catalogue, definition.table) {
-            let (table, log) = (format!("{}.{table}", definition.database), within.at.log.to_owned());
-            let changed = SchemaMismatch { table, log, offset: within.at.offset };
-            catalogue.record_definition(changed, within.at.timestamp);
+        for DefinedName { database, table } in names {
+            if let (Some(catalogue), Some(table)) = (&mut self.catalogue, table) {
+                let (table, log) = (format!("{database}.{table}"), within.at.log.to_owned());
+                let changed = SchemaMismatch { table, log, offset: within.at.offset };
+                catalogue.record_definition(changed, within.at.timestamp);
+            }
         }
         if self.open.xid.is_none() {
             self.open.xid = query.status.iter().flatten().find_map(ddl_xid);
