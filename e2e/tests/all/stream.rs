@@ -476,6 +476,22 @@ fn system_versioned_tables_have_their_names_and_history_columns() -> Result<()> 
     Ok(())
 }
 
+/// The statements of `--queries` would reveal what other options hide.
+#[test]
+fn statements_are_not_written_beside_hidden_columns() -> Result<()> {
+    for hiding in
+        [["--column-mask", "3:.*"], ["--column-exclude-list", "d.t.a"], ["--column-truncate", "3:.*"]]
+    {
+        let sample = sample_path("types.binlog");
+        let ran =
+            command(&[&["--format", "debezium", "--queries"], &hiding[..], &[&sample]].concat())?.output()?;
+        let messages = String::from_utf8_lossy(&ran.stderr);
+        let is_named = messages.contains(&format!("--queries and {} exclude each other", hiding[0]));
+        ensure!(ran.status.code() == Some(2) && ran.stdout.is_empty() && is_named, "{ran:?}");
+    }
+    Ok(())
+}
+
 /// Sends SIGINT, as Ctrl-C does, and checks the exit code.
 fn stop(child: ChildGuard) -> Result<()> {
     child.interrupt()?;

@@ -150,6 +150,24 @@ impl DebeziumArgs {
         }
     }
 
+    /// Refuses options that hide values of columns, because records have the statements, which contain these values.
+    pub(super) fn refuse_beside_queries(&self) -> Result<(), CommandFailure> {
+        let given = [
+            (self.column_include_list.is_some(), "--column-include-list"),
+            (self.column_exclude_list.is_some(), "--column-exclude-list"),
+            (!self.column_truncate.is_empty(), "--column-truncate"),
+            (!self.column_mask.is_empty(), "--column-mask"),
+            (!self.column_mask_hash.is_empty(), "--column-mask-hash"),
+        ];
+        match given.into_iter().find(|(is_given, _)| *is_given) {
+            Some((_, option)) => Err(CommandFailure::NotStarted(anyhow!(
+                "--queries and {option} exclude each other: the statements of --queries contain the values that \
+                 {option} hides: leave out one of them"
+            ))),
+            None => Ok(()),
+        }
+    }
+
     /// Returns the rules for columns.
     pub(super) fn rules(&self) -> ColumnRules {
         let selection = match (&self.column_include_list, &self.column_exclude_list) {

@@ -106,7 +106,8 @@ pub(crate) struct StreamArgs {
     /// changes.
     #[arg(long)]
     skip_statements: bool,
-    /// Add the original statement to each record, if the source logs it (binlog_rows_query_log_events).
+    /// Add the original statement to each record, if the source logs it (binlog_rows_query_log_events). Statements
+    /// contain values of all columns, so this option excludes those that leave out or mask columns.
     #[arg(long)]
     queries: bool,
     /// Name of the source in Debezium's records: its topic prefix.
@@ -362,6 +363,9 @@ impl StreamArgs {
             Some(RecordForm::Debezium) | None => Envelope::Debezium,
         };
         self.debezium.check(envelope)?;
+        if self.queries {
+            self.debezium.refuse_beside_queries()?;
+        }
         Ok(StreamSettings {
             envelope,
             modes: self.debezium.modes(),
