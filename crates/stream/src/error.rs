@@ -1,6 +1,7 @@
 //! Errors of streaming changes.
 
 use std::io;
+use std::sync::Arc;
 
 use binlog::{DecodeError, PayloadError};
 
@@ -65,6 +66,20 @@ pub enum StreamError {
         offset: u64,
         /// Database and name of the table.
         table: String,
+    },
+    /// A value of an ENUM or SET that the column's definition lacks.
+    #[error(
+        "{log} at {offset}: {column} has a value that is not among the members of its ENUM or SET, probably because they \
+      were changed later: take the definitions from the DDL statements in the logs (--schema=ddl), or write the numbers \
+      of such members (--columns=numbered)"
+    )]
+    UnknownMember {
+        /// Name of the log.
+        log: String,
+        /// Start of the rows event.
+        offset: u64,
+        /// `database.table.column`
+        column: String,
     },
     /// The query of a server's catalogue failed.
     #[error("could not query the columns of {table} on the server: {cause}")]
@@ -153,6 +168,9 @@ impl EventError {
     /// Adds the position of the event.
     pub(crate) fn at(self, log: &str, offset: u64) -> StreamError {
         match self {
+            Self::Corrupt(CorruptEvent::UnknownMember { column }) => {
+                StreamError::UnknownMember { log: log.to_owned(), offset, column: column.to_string() }
+            }
             Self::Corrupt(fault) => {
                 StreamError::Corrupt { log: log.to_owned(), offset, reason: fault.to_string() }
             }
@@ -162,12 +180,15 @@ impl EventError {
 }
 
 /// Corruption of an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CorruptEvent {
     #[error(transparent)]
     Decode(#[from] DecodeError),
     #[error(transparent)]
     Payload(#[from] PayloadError),
-    #[error("an ENUM or SET value is not among the members in the column's definition")]
-    NoText,
+    #[error("{column} has a value that is not among the members of its ENUM or SET")]
+    UnknownMember {
+        /// `database.table.column`
+        column: Arc<str>,
+    },
 }

@@ -13,7 +13,7 @@ use crate::column_catalogue::{ColumnSchema, parse_texts};
 use crate::column_rules::ColumnRules;
 use crate::json_writer::{put_escaped, put_string};
 use crate::settings::Envelope;
-use crate::table_plan::ColumnPlan;
+use crate::table_plan::{ColumnPlan, UnnamedColumnPolicy};
 use crate::value::{ValueBuffers, debezium, maxwell};
 use crate::value_mask::{MaskedColumn, MaskedKind};
 use crate::value_modes::{DecimalMode, TimeMode, ValueModes};
@@ -72,9 +72,11 @@ impl SnapshotColumn {
         put_string(&mut label, &facts.name);
         label.push(b':');
         let plan = ColumnPlan {
+            name: facts.name.as_str().into(),
             label: label.into(),
             charset: if sort == SqlType::Bytes { Charset::Binary } else { Charset::Utf8mb4 },
             texts: Box::default(),
+            unknown_members: UnnamedColumnPolicy::default(),
             nullable: facts.nullable,
             is_point: facts.data_type == "point",
             is_bigint: facts.data_type == "bigint",

@@ -157,7 +157,14 @@ fn plan_settings<'s>(
     unnamed_columns: UnnamedColumnPolicy,
     definition: Option<&'s TableSchema>,
 ) -> PlanSettings<'s> {
-    PlanSettings { unnamed_columns, modes: settings.modes, rules: &settings.rules, definition }
+    let unknown_members = settings.unnamed_columns;
+    PlanSettings {
+        unnamed_columns,
+        unknown_members,
+        modes: settings.modes,
+        rules: &settings.rules,
+        definition,
+    }
 }
 
 fn qualified_name(table: &Table) -> String {

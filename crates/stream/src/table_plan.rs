@@ -29,6 +29,7 @@ pub enum UnnamedColumnPolicy {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PlanSettings<'s> {
     pub(crate) unnamed_columns: UnnamedColumnPolicy,
+    pub(crate) unknown_members: UnnamedColumnPolicy,
     pub(crate) modes: ValueModes,
     pub(crate) rules: &'s ColumnRules,
     /// Definition of the table with its default values, if the catalogue has it.
@@ -60,11 +61,15 @@ pub(crate) struct MessageKeyColumn {
 /// A column prepared for writing its values as JSON.
 #[derive(Clone, Debug)]
 pub(crate) struct ColumnPlan {
+    /// `database.table.column`
+    pub(crate) name: Arc<str>,
     /// `"name":`
     pub(crate) label: Box<[u8]>,
     pub(crate) charset: Charset,
     /// Members of an ENUM or SET, each in quotes.
     pub(crate) texts: Box<[Box<[u8]>]>,
+    /// Treatment of values that are not among the members.
+    pub(crate) unknown_members: UnnamedColumnPolicy,
     pub(crate) nullable: bool,
     pub(crate) is_point: bool,
     pub(crate) is_bigint: bool,
@@ -76,7 +81,7 @@ pub(crate) struct ColumnPlan {
 impl TablePlan {
     /// Prepares a table; `None` if its columns have no names and are not to be numbered.
     pub(crate) fn new(table: &Table, flavour: Flavour, settings: PlanSettings<'_>) -> Option<Self> {
-        let PlanSettings { unnamed_columns, modes, rules, .. } = settings;
+        let PlanSettings { unnamed_columns, unknown_members, modes, rules, .. } = settings;
         let columns = table.columns.iter().enumerate().map(|(index, column)| {
             let name = match (&column.name, unnamed_columns) {
                 (Some(name), _) => String::from_utf8_lossy(name).into_owned(),
@@ -86,15 +91,15 @@ impl TablePlan {
             Some(name)
         });
         let names = columns.collect::<Option<Vec<String>>>()?;
-        let plans = names
-            .iter()
-            .zip(&table.columns)
-            .map(|(name, column)| ColumnPlan { modes, ..ColumnPlan::new(name, column, flavour) });
-        let mut columns: Vec<ColumnPlan> = plans.collect();
         let [database, table_name] =
             [&table.database, &table.name].map(|name| String::from_utf8_lossy(name).into_owned());
         let full_name = |name: &String| format!("{database}.{table_name}.{name}");
         let full_names: Vec<String> = names.iter().map(full_name).collect();
+        let plans = names.iter().zip(&full_names).zip(&table.columns).map(|((name, full_name), column)| {
+            let plan = ColumnPlan::new(name, column, flavour);
+            ColumnPlan { name: full_name.as_str().into(), unknown_members, modes, ..plan }
+        });
+        let mut columns: Vec<ColumnPlan> = plans.collect();
         let primary_key = || table.primary_key.iter().flatten().map(|part| part.column).collect();
         let key = rules.keys.key_of(&full_names).unwrap_or_else(primary_key);
         let key_column = |column: &usize| {
@@ -141,9 +146,11 @@ impl ColumnPlan {
         let is_point = matches!(column.column_type, ColumnType::Geometry { .. })
             && column.geometry_type == Some(GeometryType::Point);
         Self {
+            name: name.into(),
             label: label.into(),
             charset,
             texts: column.texts.iter().map(|text| quoted(text)).collect(),
+            unknown_members: UnnamedColumnPolicy::default(),
             nullable: column.nullable,
             is_point,
             is_bigint: column.column_type == ColumnType::BigInt,

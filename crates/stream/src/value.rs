@@ -5,13 +5,14 @@ mod debezium_times;
 pub(crate) mod maxwell;
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use binlog::{BytesValue, Charset, CompressedValue, DecodeError, RowChange, RowField, TextValue, Value};
 use sql::numbers::put_u32;
 
 use crate::error::CorruptEvent;
 use crate::json_writer::{put_base64, put_quoted, put_string};
-use crate::table_plan::ColumnPlan;
+use crate::table_plan::{ColumnPlan, UnnamedColumnPolicy};
 use crate::value_mask::ValueMask;
 use crate::value_modes::BinaryMode;
 
@@ -144,17 +145,28 @@ pub(crate) fn put_enum(out: &mut Vec<u8>, column: &ColumnPlan, number: u16) -> R
     match (usize::from(number), &*column.texts) {
         (_, []) => put_u32(out, u32::from(number)),
         (0, _) => out.extend_from_slice(b"\"\""),
-        (number, texts) => out.extend_from_slice(texts.get(number - 1).ok_or(CorruptEvent::NoText)?),
+        (number, _) => out.extend_from_slice(&member_text(column, number)?),
     }
     Ok(())
 }
 
 /// Returns the texts of a SET value, each in quotes.
-pub(crate) fn set_texts(column: &ColumnPlan, bits: u64) -> Result<impl Iterator<Item = &[u8]>, CorruptEvent> {
-    let known = column.texts.len();
-    if known < 64 && bits >> known != 0 {
-        return Err(CorruptEvent::NoText);
+pub(crate) fn set_texts(
+    column: &ColumnPlan,
+    bits: u64,
+) -> impl Iterator<Item = Result<Cow<'_, [u8]>, CorruptEvent>> {
+    let numbers = (1..=64_usize).filter(move |number| bits >> (number - 1) & 1 == 1);
+    numbers.map(|number| member_text(column, number))
+}
+
+/// Returns the text of an ENUM or SET member in quotes. A member that the definition lacks has its number, if columns may
+/// be numbered.
+fn member_text(column: &ColumnPlan, number: usize) -> Result<Cow<'_, [u8]>, CorruptEvent> {
+    match (column.texts.get(number - 1), column.unknown_members) {
+        (Some(text), _) => Ok((&**text).into()),
+        (None, UnnamedColumnPolicy::Number) => Ok(format!("\"@{number}\"").into_bytes().into()),
+        (None, UnnamedColumnPolicy::Refuse) => {
+            Err(CorruptEvent::UnknownMember { column: Arc::clone(&column.name) })
+        }
     }
-    let texts = column.texts.iter().enumerate();
-    Ok(texts.filter(move |(index, _)| bits >> index & 1 == 1).map(|(_, text)| &**text))
 }

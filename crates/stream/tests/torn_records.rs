@@ -85,10 +85,24 @@ fn an_error_leaves_no_torn_record() {
     for envelope in [Envelope::Debezium, Envelope::Maxwell] {
         let definition = definition("e", "enum('one','two')");
         let (records, error) = stream_table(envelope, UnnamedColumnPolicy::Refuse, definition);
-        assert!(error.unwrap().contains("ENUM or SET"), "{records}");
+        let error = error.unwrap();
+        assert!(error.contains("types.choices.e has a value") && error.contains("--schema=ddl"), "{error}");
         assert!(records.ends_with("}\n") && records.contains("\"one\""), "{records}");
         for line in records.lines() {
             serde_json::from_str::<serde_json::Value>(line).unwrap();
         }
     }
+}
+
+#[test]
+fn members_that_a_definition_lacks_have_numbers() {
+    let check = |envelope, column, column_type, expected: &str| {
+        let definition = definition(column, column_type);
+        let (records, error) = stream_table(envelope, UnnamedColumnPolicy::Number, definition);
+        assert!(error.is_none() && records.contains(expected), "{error:?} {records}");
+    };
+    check(Envelope::Debezium, "e", "enum('one','two')", "\"e\":\"@3\"");
+    check(Envelope::Maxwell, "e", "enum('one','two')", "\"e\":\"@3\"");
+    check(Envelope::Debezium, "s", "set('a','b')", "\"s\":\"a,@3\"");
+    check(Envelope::Maxwell, "s", "set('a','b')", "\"s\":[\"a\",\"@3\"]");
 }

@@ -107,7 +107,8 @@ fn put_set(out: &mut Vec<u8>, column: &ColumnPlan, bits: u64) -> Result<(), Corr
         return Ok(());
     }
     out.push(b'"');
-    for (index, text) in set_texts(column, bits)?.enumerate() {
+    for (index, text) in set_texts(column, bits).enumerate() {
+        let text = text?;
         if index > 0 {
             out.push(b',');
         }

@@ -65,11 +65,11 @@ fn put_set(out: &mut Vec<u8>, column: &ColumnPlan, bits: u64) -> Result<(), Corr
         return Ok(());
     }
     out.push(b'[');
-    for (index, text) in set_texts(column, bits)?.enumerate() {
+    for (index, text) in set_texts(column, bits).enumerate() {
         if index > 0 {
             out.push(b',');
         }
-        out.extend_from_slice(text);
+        out.extend_from_slice(&text?);
     }
     out.push(b']');
     Ok(())
