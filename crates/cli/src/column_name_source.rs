@@ -64,6 +64,18 @@ fn query_servers(
     found
 }
 
+/// Warns of column names that may be wrong, and of texts that may not be readable.
+pub(crate) fn warn_of_names(streamer: &mut Streamer) {
+    warn_changed(&streamer.take_mismatches());
+    for table in streamer.take_unknown_charsets() {
+        warn!(
+            "{table}: the logs do not state the character set of its database, so text that is not UTF-8 becomes base64: \
+             start with the log that has its CREATE DATABASE, or take the definitions from a server \
+             (--schema=mysql://…)"
+        );
+    }
+}
+
 /// Warns of tables that were redefined after rows to which the later definition was applied.
 pub(crate) fn warn_changed(changed: &[SchemaMismatch]) {
     for mismatch in changed {

@@ -1,13 +1,13 @@
 //! Source of column names that the log lacks: a server's catalogue, or the DDL statements in the log.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 
 use binlog::events::{Query, Rows};
 use binlog::{Column, ColumnType, EventFormat, GeometryType, KeyPart, Table};
 use sql::data_type::{BINARY_TYPES, BLOB_TYPES, fixed_byte_size};
 
-use crate::ddl_schema::{DdlSchema, parse_column_ddl};
+use crate::ddl_schema::{DdlSchema, has_charset, parse_column_ddl};
 use crate::error::StreamError;
 use crate::statement_effect::apply_ddl;
 
@@ -21,6 +21,9 @@ pub struct ColumnCatalogue {
     /// Last definition of each table that the server had, for rows before a DROP TABLE.
     last_known: HashMap<String, TableSchema>,
     mismatches: Vec<SchemaMismatch>,
+    /// Tables with texts of an unknown character set, and those of them that are to be reported.
+    unknown_charsets: BTreeSet<String>,
+    new_unknown_charsets: Vec<String>,
 }
 
 /// Definitions that are kept. Bounds memory.
@@ -175,7 +178,14 @@ impl ColumnCatalogue {
     }
 
     fn new(source: CatalogueSource) -> Self {
-        Self { source, asked: HashMap::new(), last_known: HashMap::new(), mismatches: Vec::new() }
+        Self {
+            source,
+            asked: HashMap::new(),
+            last_known: HashMap::new(),
+            mismatches: Vec::new(),
+            unknown_charsets: BTreeSet::new(),
+            new_unknown_charsets: Vec::new(),
+        }
     }
 
     /// Returns the table with the catalogue's column names. `None` if the catalogue lacks the table, or its columns
@@ -215,8 +225,14 @@ impl ColumnCatalogue {
         let ask = match &mut self.source {
             CatalogueSource::Server(ask) => ask,
             CatalogueSource::Log(definitions) => {
-                let facts = definitions.table(&database, &table);
-                return Ok(facts.and_then(|facts| with_schema(logged, facts, indexes)));
+                let Some(facts) = definitions.table(&database, &table) else { return Ok(None) };
+                let named = with_schema(logged, facts, indexes);
+                if named.as_ref().is_some_and(|named| has_unknown_charset(named, facts, indexes))
+                    && self.unknown_charsets.insert(name.clone())
+                {
+                    self.new_unknown_charsets.push(name);
+                }
+                return Ok(named);
             }
         };
         let facts =
@@ -290,6 +306,12 @@ impl ColumnCatalogue {
     pub fn take_mismatches(&mut self) -> Vec<SchemaMismatch> {
         std::mem::take(&mut self.mismatches)
     }
+
+    /// Takes the tables with texts whose character set neither the log nor its DDL statements state. Each one is returned
+    /// once.
+    pub fn take_unknown_charsets(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.new_unknown_charsets)
+    }
 }
 
 impl fmt::Debug for ColumnCatalogue {
@@ -319,6 +341,15 @@ fn with_schema(logged: &Table, facts: &TableSchema, indexes: &[usize]) -> Option
     let key = facts.primary_key.iter().filter_map(logged_index).map(|column| KeyPart { column, prefix: 0 });
     table.primary_key = Some(key.collect());
     Some(table)
+}
+
+/// Returns whether a text column of a table with this schema has no known character set.
+fn has_unknown_charset(named: &Table, facts: &TableSchema, indexes: &[usize]) -> bool {
+    indexes.iter().zip(&facts.columns).any(|(index, facts)| {
+        // The definition has the members of an ENUM or SET in UTF-8.
+        let is_text = !["enum", "set"].contains(&&*facts.data_type) && has_charset(&facts.data_type);
+        is_text && named.columns[*index].collation.is_none()
+    })
 }
 
 /// Name given to columns that are in no row.
@@ -391,7 +422,42 @@ pub(crate) fn parse_texts(column_type: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use binlog::events::TableMap;
+    use binlog::{Flavour, Table};
+
     use super::{ColumnCatalogue, TableSchema, parse_texts};
+    use crate::ddl_schema::{DdlContext, DdlSchema};
+
+    #[test]
+    fn texts_of_an_unknown_character_set_are_reported_once() {
+        let check = |definition: &str, collation: Option<u16>, expected: &[&str]| {
+            let mut definitions = DdlSchema::default();
+            let ambient = DdlContext { database: "d", ..DdlContext::default() };
+            definitions.apply_statement(&format!("create table t (a {definition})"), ambient);
+            let mut catalogue = ColumnCatalogue::from_definitions(definitions);
+            let map = TableMap {
+                table_id: 1,
+                flags: 0,
+                database: b"d",
+                table: b"t",
+                column_types: &[15],
+                metadata: &[9, 0],
+                nullable: &[1],
+                optional: &[],
+                flavour: Flavour::MySql,
+            };
+            let mut logged = Table::new(&map).unwrap();
+            logged.columns[0].collation = collation;
+            for expected in [expected, &[]] {
+                assert!(catalogue.with_names(&logged).unwrap().is_some());
+                assert_eq!(catalogue.take_unknown_charsets(), expected, "{definition}");
+            }
+        };
+        check("varchar(9)", None, &["d.t"]);
+        check("varchar(9)", Some(8), &[]);
+        check("varchar(9) character set latin1", None, &[]);
+        check("varbinary(9)", None, &[]);
+    }
 
     #[test]
     fn dropped_tables_have_their_last_definition() {

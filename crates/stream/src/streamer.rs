@@ -179,6 +179,12 @@ impl Streamer {
         self.catalogue.as_mut().map(ColumnCatalogue::take_mismatches).unwrap_or_default()
     }
 
+    /// Takes the list of tables with texts whose character set neither the log nor its DDL statements state. Each one is
+    /// returned once.
+    pub fn take_unknown_charsets(&mut self) -> Vec<String> {
+        self.catalogue.as_mut().map(ColumnCatalogue::take_unknown_charsets).unwrap_or_default()
+    }
+
     /// Returns the selecting rules of the filter that have matched nothing so far.
     pub const fn unmatched_rules(&self) -> &UnmatchedRules {
         &self.unmatched_rules

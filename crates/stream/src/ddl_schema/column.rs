@@ -143,7 +143,7 @@ fn set_charset(column: &mut ColumnSchema, charset: Option<&str>) {
 }
 
 /// Returns whether values of the type have a character set.
-pub(super) fn has_charset(data_type: &str) -> bool {
+pub(crate) fn has_charset(data_type: &str) -> bool {
     ["enum", "set"].contains(&data_type) || ColumnTypeDefinition::binary_type(data_type).is_some()
 }
 

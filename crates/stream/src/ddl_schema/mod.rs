@@ -22,7 +22,7 @@ use crate::ddl_schema::column::{
     column_of, convert_charset, default_collation_of, is_binary, put_column, set_default,
 };
 
-pub(crate) use crate::ddl_schema::column::parse_column_ddl;
+pub(crate) use crate::ddl_schema::column::{has_charset, parse_column_ddl};
 pub(crate) use crate::ddl_schema::table_changes::put_changes;
 
 /// Table definitions that DDL statements have created.
@@ -241,8 +241,12 @@ struct DatabaseCharsets<'t> {
 impl DdlApplier<'_> {
     fn apply(&mut self, statement: DdlStatement) {
         match statement {
-            // If the database existed, its character set is unknown.
-            DdlStatement::CreateDatabase { exists: ExistingTablePolicy::Keep, .. } => {}
+            // If the database existed, its character set may be another one: a known one is more certain.
+            DdlStatement::CreateDatabase { name, exists: ExistingTablePolicy::Keep, charset } => {
+                if !self.charsets.by_database.contains_key(&name) {
+                    self.set_database_charset(name, charset);
+                }
+            }
             DdlStatement::CreateDatabase { name, charset, .. } => {
                 self.set_database_charset(name, charset.or(self.charsets.server.map(str::to_owned)));
             }
@@ -743,6 +747,27 @@ mod tests {
             &["create table e.t (a char(3))", "alter database e char set koi8r"],
             "CREATE DATABASE `e` CHARACTER SET koi8r;\nCREATE TABLE `e`.`t` (`a` char(3));",
         );
+    }
+
+    #[test]
+    fn databases_that_may_exist_have_a_stated_character_set() {
+        let table = "create table e.t (a char(3))";
+        let created = |set: &str| {
+            format!(
+                "CREATE DATABASE `e` CHARACTER SET {set};\n\
+                 CREATE TABLE `e`.`t` (`a` char(3) CHARACTER SET {set}) DEFAULT CHARACTER SET {set};"
+            )
+        };
+        check(&["create database if not exists e character set latin1", table], &created("latin1"));
+        check(
+            &[
+                "create database e character set koi8r",
+                "create database if not exists e character set latin1",
+                table,
+            ],
+            &created("koi8r"),
+        );
+        check(&["create database if not exists e", table], "CREATE TABLE `e`.`t` (`a` char(3));");
     }
 
     #[test]

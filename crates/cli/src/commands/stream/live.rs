@@ -23,7 +23,7 @@ use stream::{
 use tracing::warn;
 use wire::{ReplicaEnd, ReplicaOptions, ReplicaStart, SemiSync, SourceEvent};
 
-use crate::column_name_source::{ColumnNameSource, warn_changed};
+use crate::column_name_source::{ColumnNameSource, warn_of_names};
 use crate::commands::stream::heartbeat_timer::HeartbeatTimer;
 use crate::commands::stream::log_stream::{ProgressSaver, failed, finished, now_ns};
 use crate::commands::stream::snapshot::incremental::IncrementalSnapshots;
@@ -352,7 +352,7 @@ fn process_event(
         added.map_err(|error| StreamDisconnect::Failed(failed(corrupt(log, event.offset, &error))))?;
     }
     let taken = streamer.take(event, format, StreamInput { log, now_ns: now_ns() }, output);
-    warn_changed(&streamer.take_mismatches());
+    warn_of_names(streamer);
     taken.map_err(|error| match error {
         // The server of the catalogue may be unreachable temporarily. Other errors of the catalogue are permanent.
         StreamError::Catalogue { ref cause, .. } => match cause.downcast_ref() {

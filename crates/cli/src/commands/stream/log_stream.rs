@@ -11,7 +11,7 @@ use stream::{
     apply_log_ddl, new_stream_walk, seek, stream_log,
 };
 
-use crate::column_name_source::{ColumnNameSource, warn_changed};
+use crate::column_name_source::{ColumnNameSource, warn_of_names};
 use crate::commands::stream::live::ResumedOutput;
 use crate::commands::stream::stdout_reader;
 use crate::commands::stream::stream_metrics::SharedStreamFigures;
@@ -166,7 +166,7 @@ impl LogStreamRun<'_> {
             let mut name = name(location);
             let mut walk = new_stream_walk(reader);
             let ended = stream_log(&mut walk, &mut name, streamer, output, &mut watch);
-            warn_changed(&streamer.take_mismatches());
+            warn_of_names(streamer);
             let ended = ended.map_err(failed)?;
             match ended {
                 None => return Ok(()),
