@@ -32,6 +32,8 @@ pub struct RecordSink {
     progress: SinkProgress,
     /// Server whose log is being read.
     server: String,
+    /// True if the log of this server before the current one was read up to its end.
+    has_rotated: bool,
 }
 
 /// Target of the records.
@@ -63,6 +65,7 @@ impl RecordSink {
             target,
             progress: SinkProgress::default(),
             server: String::new(),
+            has_rotated: false,
         }
     }
 
@@ -127,6 +130,7 @@ impl RecordSink {
     /// saved with the position.
     pub fn follow(&mut self, server: &str, gtid_state: Option<StreamGtidState>) {
         self.server = server.to_owned();
+        self.has_rotated = false;
         let gtid_state = gtid_state.unwrap_or_else(|| StreamGtidState::new(self.server.clone()));
         self.progress.gtid_state = Some(gtid_state);
     }
@@ -173,7 +177,11 @@ impl RecordSink {
     ///
     /// Fails if they cannot be decoded.
     pub fn begin_log(&mut self, head: &Body<'_>) -> Result<(), DecodeError> {
-        self.progress.gtid_state.as_mut().map_or(Ok(()), |gtid_state| gtid_state.add_log_head(head))
+        let Some(gtid_state) = &mut self.progress.gtid_state else { return Ok(()) };
+        if self.has_rotated {
+            gtid_state.drop_deleted_domains(head);
+        }
+        gtid_state.add_log_head(head)
     }
 
     /// Returns the index of the records in the buffer; `None` if records have no keys.
@@ -229,6 +237,7 @@ impl RecordSink {
     pub fn mark_log_start(&mut self, start: ResumePosition) {
         let is_of_server = |gtid_state: &StreamGtidState| gtid_state.server == self.server;
         if self.is_between_transactions() && self.progress.gtid_state.as_ref().is_none_or(is_of_server) {
+            self.has_rotated = true;
             self.mark_position(ResumeToken { at: start, gtid: None });
         }
     }

@@ -1,6 +1,6 @@
 //! The server whose log is read, and the GTIDs received from it. After a failover they determine where to resume.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use binlog::events::MariadbGtid;
@@ -55,6 +55,16 @@ impl StreamGtidState {
         Ok(())
     }
 
+    /// Drops the domains of MariaDB that the head of a log does not list. The log must follow a log of the same server that
+    /// was received up to its end: otherwise, the head lists an older state.
+    pub fn drop_deleted_domains(&mut self, head: &Body<'_>) {
+        if let (Body::MariadbGtidList(list), Some(StreamGtids::LastByDomain(last))) = (head, &mut self.gtids)
+        {
+            let listed: BTreeSet<u32> = list.iter().map(|gtid| gtid.domain_id).collect();
+            last.retain(|domain, _| listed.contains(domain));
+        }
+    }
+
     /// Adds a received transaction by its GTID as text. After a transaction without a GTID, the state is unknown until
     /// the next log head that lists GTIDs.
     pub fn add(&mut self, gtid: Option<&str>) {
@@ -101,6 +111,17 @@ impl StreamGtids {
                 let last = last.get(&gtid.domain_id);
                 last.is_some_and(|last| gtid.sequence_number <= last.sequence_number)
             }),
+        }
+    }
+
+    /// Returns whether received GTIDs may be those of a server that has the state `found` at the same position. The server
+    /// does not list domains that it has deleted.
+    pub fn matches(&self, found: &Self) -> bool {
+        match (self, found) {
+            (Self::LastByDomain(last), Self::LastByDomain(found)) => {
+                found.iter().all(|(domain, gtid)| last.get(domain) == Some(gtid))
+            }
+            _ => self == found,
         }
     }
 
@@ -201,13 +222,32 @@ mod tests {
         check(&gtid_state, &format!("server {A}\ngtids {A}:1-8\n"));
     }
 
+    fn list_entry(domain: u32, server: u32, number: u64) -> Vec<u8> {
+        [&domain.to_le_bytes()[..], &server.to_le_bytes(), &number.to_le_bytes()].concat()
+    }
+
+    #[test]
+    fn deleted_domains_are_dropped() {
+        let mut gtid_state = StreamGtidState::parse("server 1\ngtids 0-1-9,3-2-4\n").unwrap();
+        let entries = list_entry(0, 1, 9);
+        let list = MariadbGtidList { count_and_flags: 1, entries: &entries };
+        gtid_state.drop_deleted_domains(&Body::MariadbGtidList(list));
+        check(&gtid_state, "server 1\ngtids 0-1-9\n");
+        let check_match = |written: &str, found: &str, expected: bool| {
+            let [written, found] = [written, found].map(|text| StreamGtids::parse(text).unwrap());
+            assert_eq!(written.matches(&found), expected, "{written} {found}");
+        };
+        check_match("0-1-7,5-1-2", "0-1-7,5-1-2", true);
+        check_match("0-1-7,5-1-2", "0-1-7", true);
+        check_match("0-1-7", "0-1-7,5-1-2", false);
+        check_match("0-1-7,5-1-2", "0-1-6", false);
+        check_match("0-1-7", "", false);
+    }
+
     #[test]
     fn mariadb_gtids_are_kept_per_domain() {
         let mut gtid_state = StreamGtidState::new("1".to_owned());
-        let entry = |domain: u32, server: u32, number: u64| {
-            [&domain.to_le_bytes()[..], &server.to_le_bytes(), &number.to_le_bytes()].concat()
-        };
-        let entries = [entry(0, 2, 5), entry(0, 1, 9), entry(3, 1, 2)].concat();
+        let entries = [list_entry(0, 2, 5), list_entry(0, 1, 9), list_entry(3, 1, 2)].concat();
         gtid_state
             .add_log_head(&Body::MariadbGtidList(MariadbGtidList { count_and_flags: 3, entries: &entries }))
             .unwrap();

@@ -279,6 +279,29 @@ fn purged_logs_without_changes_are_not_needed() -> Result<()> {
     Ok(())
 }
 
+/// After MariaDB has deleted a GTID domain, a stream that has received transactions of the domain resumes.
+#[test]
+fn streams_resume_after_a_domain_was_deleted() -> Result<()> {
+    let server = Launch::mariadb().options(["--binlog-row-metadata=FULL", "--binlog-format=ROW"]).start()?;
+    server.sql(&format!("{TABLE}; set gtid_domain_id = 5; insert into d.t (b) values ('one')"))?;
+    let directory = TempDir::new()?;
+    let progress = directory.path().join("progress").display().to_string();
+    let run = || printed(&["--from", &from(server.port()), "--progress", &progress, "--stop-at-end"]);
+    ensure!(values(&run()?)? == ["one"]);
+    ensure!(fs::read_to_string(&progress)?.contains(",5-"));
+    // A domain can be deleted only if none of the logs has it.
+    server.sql("flush binary logs")?;
+    ensure!(run()?.is_empty());
+    purge_to_newest(&server)?;
+    server.sql("flush binary logs delete_domain_id = (5); insert into d.t (b) values ('two')")?;
+    ensure!(values(&run()?)? == ["two"]);
+    let saved = fs::read_to_string(&progress)?;
+    ensure!(!saved.contains(",5-"), "{saved}");
+    server.sql("insert into d.t (b) values ('three')")?;
+    ensure!(values(&run()?)? == ["three"]);
+    Ok(())
+}
+
 /// Without GTIDs, another server's position is unknown: it is refused, not streamed from its start.
 #[test]
 fn other_servers_are_refused_without_gtids() -> Result<()> {
