@@ -58,7 +58,9 @@ impl SchemaEditor<'_> {
                 let names = self.catalogue.of_database(&database);
                 names.iter().try_for_each(|name| self.drop(name))
             }
-            DdlStatement::Other => self.execute_other(&words),
+            DdlStatement::CreateSequence { .. } | DdlStatement::DropSequences(_) | DdlStatement::Other => {
+                self.execute_other(&words)
+            }
             DdlStatement::Unknown => Err(unknown(&words)),
         }
     }

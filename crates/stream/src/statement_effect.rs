@@ -102,9 +102,11 @@ fn definition_of(query: &Query<'_>, flavour: Flavour) -> Option<(DdlVerb, DdlSta
     let verb = match statement {
         DdlStatement::CreateIndex { .. } | DdlStatement::DropIndex { .. } => DdlVerb::Alter,
         // A temporary table is not the table of that name that consumers know.
-        DdlStatement::CreateTemporaryTable | DdlStatement::DropTemporaryTables | DdlStatement::Other => {
-            return None;
-        }
+        DdlStatement::CreateTemporaryTable
+        | DdlStatement::DropTemporaryTables
+        | DdlStatement::CreateSequence { .. }
+        | DdlStatement::DropSequences(_)
+        | DdlStatement::Other => return None,
         _ => by_first_word,
     };
     Some((verb, statement))

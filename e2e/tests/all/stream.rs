@@ -476,6 +476,48 @@ fn system_versioned_tables_have_their_names_and_history_columns() -> Result<()> 
     Ok(())
 }
 
+/// Versioned tables of MariaDB that are altered, and a sequence.
+const MARIADB_DEFINITIONS: &str = "create database d; use d; set system_versioning_alter_history = keep;
+    create table v (id int primary key, a int) with system versioning; insert into v values (1, 1);
+    alter table v add b int; insert into v values (2, 2, 2); delete from v where id = 1;
+    alter table v drop system versioning; insert into v values (3, 3, 3); update v set b = 4;
+    alter table v add system versioning, drop primary key, add primary key (a); delete from v where id = 3;
+    create table p (id int primary key, s timestamp(6) generated always as row start,
+      e timestamp(6) generated always as row end, period for system_time (s, e)) with system versioning;
+    insert into p (id) values (1); alter table p drop primary key, add primary key (id);
+    insert into p (id) values (2); delete from p;
+    create table u (id int primary key, row_start timestamp, row_end timestamp);
+    alter table u add b int; insert into u (id, b) values (1, 2);
+    create sequence q; do nextval(q); alter sequence q restart 7; do nextval(q)";
+
+/// Definitions from the DDL statements of MariaDB give the columns and keys that its metadata has.
+#[test]
+fn definitions_of_mariadb_match_its_metadata() -> Result<()> {
+    let shapes = |metadata: &str, more: &[&str]| -> Result<Vec<[String; 3]>> {
+        let server = Launch::mariadb().options(["--binlog-format=ROW", metadata]).start()?;
+        server.sql(MARIADB_DEFINITIONS)?;
+        let index = server.datadir().join("binlog.index").display().to_string();
+        let records = printed(
+            &[&["--format", "debezium", "--do-db", "d", "--ignore-db", "mysql", &index], more].concat(),
+        )?;
+        let records = records.lines().map(serde_json::from_str::<Value>).collect::<Result<Vec<_>, _>>()?;
+        let rows = records.iter().filter(|record| record["op"].is_string());
+        Ok(rows
+            .map(|record| {
+                let image = record["after"].as_object().or(record["before"].as_object());
+                let names: Vec<&str> =
+                    image.into_iter().flat_map(|image| image.keys()).map(|name| &**name).collect();
+                [text(&record["source"]["table"]).to_owned(), text(&record["op"]).to_owned(), names.join(" ")]
+            })
+            .collect())
+    };
+    let by_metadata = shapes("--binlog-row-metadata=FULL", &[])?;
+    let by_definitions = shapes("--binlog-row-metadata=NO_LOG", &["--schema", "ddl"])?;
+    ensure!(by_metadata == by_definitions, "{by_metadata:#?}, not {by_definitions:#?}");
+    ensure!(by_metadata.len() > 12, "{by_metadata:?}");
+    Ok(())
+}
+
 /// The statements of `--queries` would reveal what other options hide.
 #[test]
 fn statements_are_not_written_beside_hidden_columns() -> Result<()> {

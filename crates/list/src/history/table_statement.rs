@@ -50,7 +50,9 @@ impl SearchedTable<'_> {
                 };
                 changes.iter().any(is_hiding) || self.is_exchanged_by(query)
             }
-            DdlStatement::Other => self.is_row_statement(query),
+            DdlStatement::CreateSequence { .. } | DdlStatement::DropSequences(_) | DdlStatement::Other => {
+                self.is_row_statement(query)
+            }
             DdlStatement::CreateDatabase { .. }
             | DdlStatement::AlterDatabase { .. }
             | DdlStatement::CreateTemporaryTable

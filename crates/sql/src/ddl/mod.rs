@@ -89,6 +89,17 @@ pub enum DdlStatement {
         /// Columns of the new table.
         content: NewTable,
     },
+    /// CREATE SEQUENCE of MariaDB: a table with the columns [`SEQUENCE_COLUMNS`].
+    CreateSequence {
+        /// Name of the sequence.
+        name: NamedTable,
+        /// Treatment of a table that already exists.
+        exists: ExistingTablePolicy,
+        /// Definition of the table.
+        definition: Box<TableDefinition>,
+    },
+    /// DROP SEQUENCE of MariaDB.
+    DropSequences(Vec<NamedTable>),
     /// CREATE TEMPORARY TABLE.
     CreateTemporaryTable,
     /// DROP TABLE.
@@ -125,6 +136,12 @@ pub enum DdlStatement {
     /// A statement on tables or databases that cannot be parsed.
     Unknown,
 }
+
+/// Columns of a sequence of MariaDB, with their types: `{}` is the type of its values.
+pub const SEQUENCE_COLUMNS: &str = "next_not_cached_value {} NOT NULL, minimum_value {} NOT NULL, \
+    maximum_value {} NOT NULL, start_value {} NOT NULL, increment bigint(21) NOT NULL, \
+    cache_size bigint(21) unsigned NOT NULL, cycle_option tinyint(1) unsigned NOT NULL, \
+    cycle_count bigint(21) NOT NULL";
 
 /// Treatment of a table or database that already exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -217,12 +234,33 @@ fn parse_create(words: &mut SqlWords) -> Option<DdlStatement> {
         let content = parse_new_table(words).unwrap_or(NewTable::Unknown);
         return Some(DdlStatement::CreateTable { name, exists, content });
     }
+    if words.take("SEQUENCE") {
+        let exists = replace.take_keep(words);
+        let name = NamedTable::take(words)?;
+        return parse_sequence(words).map(|definition| DdlStatement::CreateSequence {
+            name,
+            exists,
+            definition,
+        });
+    }
     words.take_any(&["ONLINE", "OFFLINE"]);
     let kind = KeyKind::take(words);
     match words.take("INDEX") {
         true => parse_create_index(words, kind),
         false => Some(DdlStatement::Other),
     }
+}
+
+/// Returns the table of a sequence, whose name is taken.
+fn parse_sequence(options: &mut SqlWords) -> Option<Box<TableDefinition>> {
+    let value_type = match options.take("AS") {
+        true => ColumnTypeDefinition::parse(options)?,
+        false => ColumnTypeDefinition::parse(&mut SqlWords::parse("bigint(21)", 0)?)?,
+    };
+    let unsigned = if value_type.is_unsigned { " unsigned" } else { "" };
+    let value_type = format!("{}{unsigned}", value_type.data_type());
+    let columns = SqlWords::parse(&SEQUENCE_COLUMNS.replace("{}", &value_type), 0)?;
+    Some(Box::new(TableDefinition::parse(columns, &mut SqlWords::parse("", 0)?)))
 }
 
 fn parse_new_table(words: &mut SqlWords) -> Option<NewTable> {
@@ -319,6 +357,10 @@ fn parse_drop(words: &mut SqlWords) -> Option<DdlStatement> {
     if words.take_any(&["TABLE", "TABLES"]) {
         words.take("IF EXISTS");
         return NamedTable::take_list(words).map(DdlStatement::DropTables);
+    }
+    if words.take("SEQUENCE") {
+        words.take("IF EXISTS");
+        return NamedTable::take_list(words).map(DdlStatement::DropSequences);
     }
     words.take_any(&["ONLINE", "OFFLINE"]);
     if !words.take("INDEX") {

@@ -257,7 +257,10 @@ impl DdlApplier<'_> {
             DdlStatement::CreateTable { name, exists, content } => {
                 self.create_table(self.qualify(&name), exists, content);
             }
-            DdlStatement::DropTables(names) => {
+            DdlStatement::CreateSequence { name, exists, definition } => {
+                self.create_table(self.qualify(&name), exists, NewTable::Defined(definition));
+            }
+            DdlStatement::DropTables(names) | DdlStatement::DropSequences(names) => {
                 for name in names {
                     self.remove(&self.qualify(&name));
                 }
@@ -618,6 +621,26 @@ mod tests {
             }
             assert_eq!(definitions.table("d", "t").unwrap().primary_key, ["id", "e"]);
         }
+    }
+
+    #[test]
+    fn sequences_are_tables() {
+        let shown = |value_type: &str| {
+            format!(
+                "CREATE TABLE `d`.`s` (`next_not_cached_value` {value_type} NOT NULL, \
+                 `minimum_value` {value_type} NOT NULL, `maximum_value` {value_type} NOT NULL, \
+                 `start_value` {value_type} NOT NULL, `increment` bigint(21) NOT NULL, \
+                 `cache_size` bigint(21) unsigned NOT NULL, `cycle_option` tinyint(1) unsigned NOT NULL, \
+                 `cycle_count` bigint(21) NOT NULL);"
+            )
+        };
+        check(&["create sequence s start with 100", "alter sequence s restart 5"], &shown("bigint"));
+        check(
+            &["create or replace sequence if not exists s as int unsigned increment 2"],
+            &shown("int unsigned"),
+        );
+        check(&["create sequence s", "drop sequence if exists q, s"], "");
+        check(&["create table sequence (sequence int)"], "CREATE TABLE `d`.`sequence` (`sequence` int);");
     }
 
     #[test]
