@@ -9,6 +9,7 @@ use sql::data_type::{BINARY_TYPES, BLOB_TYPES, fixed_byte_size};
 
 use crate::ddl_schema::{DdlSchema, has_charset, parse_column_ddl};
 use crate::error::StreamError;
+use crate::snapshot_column::parse_length;
 use crate::statement_effect::apply_ddl;
 
 /// Source of column names that the log lacks.
@@ -382,6 +383,12 @@ fn with_column_schema(column: &Column, facts: &ColumnSchema) -> Column {
 fn is_compatible(column_type: ColumnType, facts: &ColumnSchema) -> bool {
     let data_type = &*facts.data_type;
     let data_types: &[&str] = match column_type {
+        // With a fraction, it is the format of MariaDB 5.3, whose size the log does not state.
+        ColumnType::OldDateTime | ColumnType::OldTime | ColumnType::OldTimestamp
+            if has_fraction(&facts.column_type) =>
+        {
+            return false;
+        }
         // MariaDB logs its address and UUID types as BINARY, and VECTOR as VARBINARY.
         ColumnType::Char { .. } => &["char", "binary", "uuid", "inet6", "inet4"],
         ColumnType::Varchar { .. } => &["varchar", "varbinary", "vector"],
@@ -390,6 +397,11 @@ fn is_compatible(column_type: ColumnType, facts: &ColumnSchema) -> bool {
         same => same.data_types(),
     };
     data_types.is_empty() || data_types.contains(&data_type)
+}
+
+/// Returns whether a date or time has a fraction: `datetime(6)`.
+fn has_fraction(column_type: &str) -> bool {
+    parse_length::<u8>(column_type).is_some_and(|digits| digits > 0)
 }
 
 /// Returns the members of `enum('a','it''s')` and `set(…)`; empty for other types.
@@ -423,9 +435,9 @@ pub(crate) fn parse_texts(column_type: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use binlog::events::TableMap;
-    use binlog::{Flavour, Table};
+    use binlog::{ColumnType, Flavour, Table};
 
-    use super::{ColumnCatalogue, TableSchema, parse_texts};
+    use super::{ColumnCatalogue, ColumnSchema, TableSchema, is_compatible, parse_texts};
     use crate::ddl_schema::{DdlContext, DdlSchema};
 
     #[test]
@@ -457,6 +469,21 @@ mod tests {
         check("varchar(9)", Some(8), &[]);
         check("varchar(9) character set latin1", None, &[]);
         check("varbinary(9)", None, &[]);
+    }
+
+    #[test]
+    fn old_temporal_types_have_no_fraction() {
+        let check = |logged: ColumnType, column_type: &str, expected: bool| {
+            let data_type = column_type.split('(').next().unwrap_or_default().to_owned();
+            let column_type = column_type.to_owned();
+            let facts = ColumnSchema { data_type, column_type, ..ColumnSchema::default() };
+            assert_eq!(is_compatible(logged, &facts), expected, "{facts:?}");
+        };
+        check(ColumnType::OldDateTime, "datetime", true);
+        check(ColumnType::OldDateTime, "datetime(6) /* mariadb-5.3 */", false);
+        check(ColumnType::OldTime, "time(3)", false);
+        check(ColumnType::OldTimestamp, "timestamp(1)", false);
+        check(ColumnType::DateTime { fraction: 6 }, "datetime(6)", true);
     }
 
     #[test]
