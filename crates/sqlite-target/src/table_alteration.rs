@@ -8,7 +8,8 @@ use rusqlite::functions::FunctionFlags;
 use rusqlite::types::Value;
 use sql::SqlWords;
 use sql::ddl::{
-    AlteredColumn, DdlColumn, DefaultClause, TableChange, TableElement, TableOptions, TypeArgument,
+    AlteredColumn, DdlColumn, DefaultClause, ExistenceCheck, TableChange, TableElement, TableOptions,
+    TypeArgument,
 };
 use sql::quote::quote_ansi_name;
 
@@ -290,11 +291,16 @@ impl TableAlteration {
                 }
             }
             TableChange::Add { element, .. } => self.add_keys_of(element)?,
+            // With IF EXISTS, the column may be missing.
+            TableChange::ReplaceColumn { definition, .. }
+                if self.table.column(&definition.name).is_none() => {}
             TableChange::ReplaceColumn { definition, .. } => {
                 self.add_keys_of(&TableElement::Column(definition.clone()))?;
             }
             // Servers accept no default for a column that the same statement renames.
-            TableChange::SetDefault { column, default } => self.set_default(column, default.as_ref())?,
+            TableChange::SetDefault { column, check: ExistenceCheck::Skip, .. }
+                if self.table.column(column).is_none() => {}
+            TableChange::SetDefault { column, default, .. } => self.set_default(column, default.as_ref())?,
             TableChange::RenameTable(name) => self.name = Some(qualified(name, default_database)),
             TableChange::ConvertCharset(charset) => self.convert_charset(charset),
             TableChange::Rows(what) => self.rows_lost = Some(what.clone()),

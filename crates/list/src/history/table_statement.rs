@@ -104,13 +104,13 @@ impl SearchedTable<'_> {
             TableChange::Add { element, .. } => {
                 matches!(element, TableElement::PrimaryKey(_) | TableElement::Unknown(_))
             }
-            TableChange::ReplaceColumn { old, definition, position } => {
+            TableChange::ReplaceColumn { old, definition, position, .. } => {
                 let is_renamed = !old.eq_ignore_ascii_case(&definition.name);
                 is_renamed && (self.has_one_definition || is_searched(old) || is_searched(&definition.name))
                     || is_numbered && *position != ColumnPosition::Same
             }
             TableChange::DropColumn { name, .. } => is_numbered || is_searched(name),
-            TableChange::RenameColumn { old, new } => {
+            TableChange::RenameColumn { old, new, .. } => {
                 self.has_one_definition || is_searched(old) || is_searched(new)
             }
             TableChange::DropPrimaryKey

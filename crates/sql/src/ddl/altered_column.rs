@@ -35,8 +35,10 @@ impl<'c> AlteredColumn<'c> {
         let mut columns = keep_columns(before, changes)?;
         for change in changes {
             match change {
-                TableChange::ReplaceColumn { old, position, .. } if *position != ColumnPosition::Same => {
-                    let source = find_name(before, old)?;
+                TableChange::ReplaceColumn { old, position, check, .. }
+                    if *position != ColumnPosition::Same =>
+                {
+                    let Some(source) = find_checked(before, old, *check)? else { continue };
                     let at = columns.iter().position(|column| column.source() == Some(source))?;
                     let moved = columns.remove(at);
                     insert(&mut columns, moved, position)?;
@@ -92,17 +94,20 @@ fn keep_columns<'c>(before: &[&'c str], changes: &'c [TableChange]) -> Option<Ve
     let mut columns: Vec<Option<AlteredColumn<'c>>> = before.iter().enumerate().map(keep).collect();
     for change in changes {
         match change {
-            TableChange::DropColumn { name, check } => match find_name(before, name) {
-                Some(source) => columns[source] = None,
-                None => (*check == ExistenceCheck::Skip).then_some(())?,
-            },
-            TableChange::RenameColumn { old, new } => {
-                let source = find_name(before, old)?;
-                columns[source] = Some(AlteredColumn::Kept { source, name: new });
+            TableChange::DropColumn { name, check } => {
+                if let Some(source) = find_checked(before, name, *check)? {
+                    columns[source] = None;
+                }
             }
-            TableChange::ReplaceColumn { old, definition, .. } => {
-                let source = find_name(before, old)?;
-                columns[source] = Some(AlteredColumn::Replaced { source, definition });
+            TableChange::RenameColumn { old, new, check } => {
+                if let Some(source) = find_checked(before, old, *check)? {
+                    columns[source] = Some(AlteredColumn::Kept { source, name: new });
+                }
+            }
+            TableChange::ReplaceColumn { old, definition, check, .. } => {
+                if let Some(source) = find_checked(before, old, *check)? {
+                    columns[source] = Some(AlteredColumn::Replaced { source, definition });
+                }
             }
             _ => {}
         }
@@ -112,6 +117,13 @@ fn keep_columns<'c>(before: &[&'c str], changes: &'c [TableChange]) -> Option<Ve
 
 fn find_name(names: &[&str], name: &str) -> Option<usize> {
     names.iter().position(|found| found.eq_ignore_ascii_case(name))
+}
+
+/// Returns the index of the column of a change. The inner `None` means that the change has no effect, the outer one that
+/// the statement fails.
+fn find_checked(names: &[&str], name: &str, check: ExistenceCheck) -> Option<Option<usize>> {
+    let found = find_name(names, name);
+    (found.is_some() || check == ExistenceCheck::Skip).then_some(found)
 }
 
 /// Inserts a column at this position; at the end without a position. Returns `None` if the column of AFTER does not
@@ -187,6 +199,10 @@ mod tests {
     fn existing_and_missing_columns() {
         check("add column if not exists a int first, drop column if exists x", "id a b c");
         check("add column if not exists x int, add column if not exists x int first", "id a b c x<");
+        check("modify column if exists x int first, modify if exists a int after c", "id b c a");
+        check("change column if exists x y int, change if exists a z int", "id z<a b c");
+        check("rename column if exists x to y, rename column if exists a to z", "id z<a b c");
+        check("alter column if exists x set default 1", "id a b c");
         check("drop column x", "missing");
         check("change x y int", "missing");
         check("rename column x to y", "missing");

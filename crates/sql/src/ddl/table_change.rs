@@ -25,6 +25,8 @@ pub enum TableChange {
         definition: Box<DdlColumn>,
         /// New position.
         position: ColumnPosition,
+        /// Treatment of a column that does not exist.
+        check: ExistenceCheck,
     },
     /// DROP COLUMN.
     DropColumn {
@@ -39,6 +41,8 @@ pub enum TableChange {
         column: String,
         /// The default.
         default: Option<DefaultClause>,
+        /// Treatment of a column that does not exist.
+        check: ExistenceCheck,
     },
     /// RENAME COLUMN.
     RenameColumn {
@@ -46,6 +50,8 @@ pub enum TableChange {
         old: String,
         /// Name after.
         new: String,
+        /// Treatment of a column that does not exist.
+        check: ExistenceCheck,
     },
     /// DROP PRIMARY KEY, or DROP INDEX of that name.
     DropPrimaryKey,
@@ -238,13 +244,13 @@ fn parse_clause(words: &mut SqlWords, changes: &mut Vec<TableChange>) -> Option<
     } else if words.take("DROP") {
         parse_drop(words)?
     } else if words.take_any(&["MODIFY COLUMN", "MODIFY"]) {
-        words.take("IF EXISTS");
+        let check = ExistenceCheck::take(words, "IF EXISTS");
         let old = words.clone().take_name()?;
-        parse_replacement(words, old)?
+        parse_replacement(words, old, check)?
     } else if words.take_any(&["CHANGE COLUMN", "CHANGE"]) {
-        words.take("IF EXISTS");
+        let check = ExistenceCheck::take(words, "IF EXISTS");
         let old = words.take_name()?;
-        parse_replacement(words, old)?
+        parse_replacement(words, old, check)?
     } else if words.take("ALTER") {
         parse_alter_column(words, start)?
     } else if words.take("RENAME") {
@@ -300,9 +306,9 @@ fn parse_drop(words: &mut SqlWords) -> Option<TableChange> {
     Some(TableChange::DropColumn { name: words.take_name()?, check })
 }
 
-fn parse_replacement(words: &mut SqlWords, old: String) -> Option<TableChange> {
+fn parse_replacement(words: &mut SqlWords, old: String, check: ExistenceCheck) -> Option<TableChange> {
     let definition = DdlColumn::parse(words)?.into();
-    Some(TableChange::ReplaceColumn { old, definition, position: ColumnPosition::parse(words)? })
+    Some(TableChange::ReplaceColumn { old, definition, position: ColumnPosition::parse(words)?, check })
 }
 
 fn parse_alter_column(words: &mut SqlWords, start: String) -> Option<TableChange> {
@@ -310,25 +316,25 @@ fn parse_alter_column(words: &mut SqlWords, start: String) -> Option<TableChange
         return Some(TableChange::Other(start));
     }
     words.take("COLUMN");
-    words.take("IF EXISTS");
+    let check = ExistenceCheck::take(words, "IF EXISTS");
     let column = words.take_name()?;
     let default = match words.take("SET DEFAULT") {
         true => Some(DefaultClause::parse(words)),
         false if words.take("DROP DEFAULT") => None,
         false => return Some(TableChange::Other(start)),
     };
-    Some(TableChange::SetDefault { column, default })
+    Some(TableChange::SetDefault { column, default, check })
 }
 
 fn parse_rename(words: &mut SqlWords) -> Option<TableChange> {
     let is_column = words.take("COLUMN");
     if is_column || words.take_any(&["INDEX", "KEY"]) {
-        words.take("IF EXISTS");
+        let check = ExistenceCheck::take(words, "IF EXISTS");
         let old = words.take_name()?;
         words.take("TO").then_some(())?;
         let new = words.take_name()?;
         return Some(match is_column {
-            true => TableChange::RenameColumn { old, new },
+            true => TableChange::RenameColumn { old, new, check },
             false => TableChange::RenameKey { old, new },
         });
     }

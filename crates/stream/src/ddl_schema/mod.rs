@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use sql::SqlWords;
 use sql::ddl::{
-    AlteredColumn, ColumnKey, DdlColumn, DdlStatement, ExistingTablePolicy, NamedTable, NewTable,
-    TableChange, TableDefinition, TableElement, TableRename, VersioningChange,
+    AlteredColumn, ColumnKey, DdlColumn, DdlStatement, ExistenceCheck, ExistingTablePolicy, NamedTable,
+    NewTable, TableChange, TableDefinition, TableElement, TableRename, VersioningChange,
 };
 use sql::lexer::split_statements;
 use sql::quote::{quote_name, quote_table};
@@ -510,9 +510,11 @@ fn alter_columns(
 /// statement renames.
 fn set_defaults(columns: &mut [ColumnSchema], changes: &[TableChange]) -> Option<()> {
     for change in changes {
-        if let TableChange::SetDefault { column: name, default } = change {
-            let column = columns.iter_mut().find(|column| column.name.eq_ignore_ascii_case(name))?;
-            set_default(column, default.as_ref());
+        if let TableChange::SetDefault { column: name, default, check } = change {
+            match columns.iter_mut().find(|column| column.name.eq_ignore_ascii_case(name)) {
+                Some(column) => set_default(column, default.as_ref()),
+                None => (*check == ExistenceCheck::Skip).then_some(())?,
+            }
         }
     }
     Some(())
@@ -1030,6 +1032,13 @@ mod tests {
         check_all(
             &["alter table t add x int, alter column x set default 5, drop column if exists y"],
             "CREATE TABLE `d`.`t` (`a` int NOT NULL, `b` int, `c` text, `x` int DEFAULT '5', PRIMARY KEY (`a`));",
+        );
+        check_all(
+            &[
+                "alter table t alter column if exists y set default 5, alter column if exists b set default 3, \
+                 modify column if exists z int, rename column if exists y to z",
+            ],
+            "CREATE TABLE `d`.`t` (`a` int NOT NULL, `b` int DEFAULT '3', `c` text, PRIMARY KEY (`a`));",
         );
     }
 }
