@@ -1,5 +1,7 @@
 //! Bits of `sql_mode` as logged with a statement (`enum enum_sql_mode`, which servers never renumber).
 
+/// REAL is FLOAT, not DOUBLE.
+pub const REAL_AS_FLOAT: u64 = 1;
 /// `"x"` is an identifier.
 pub const ANSI_QUOTES: u64 = 4;
 /// The backslash is an ordinary character.
@@ -19,7 +21,6 @@ pub const PARSING_MODES: u64 = REAL_AS_FLOAT
     | HIGH_NOT_PRECEDENCE
     | PAD_CHAR_TO_FULL_LENGTH;
 
-const REAL_AS_FLOAT: u64 = 1;
 const PIPES_AS_CONCAT: u64 = 2;
 const IGNORE_SPACE: u64 = 8;
 const NO_UNSIGNED_SUBTRACTION: u64 = 64;

@@ -35,6 +35,8 @@ pub struct SqlWords {
     /// Byte range of each word in the text.
     ranges: Vec<Range<usize>>,
     at: usize,
+    /// Bits of `sql_mode`.
+    sql_mode: u64,
 }
 
 impl SqlWords {
@@ -61,7 +63,7 @@ impl SqlWords {
                 range.end = token.at.end;
             }
         }
-        Some(Self { words, ranges, at: 0 })
+        Some(Self { words, ranges, at: 0, sql_mode })
     }
 
     /// Marks non-ASCII literals as [`SqlWord::Bytes`]: the client had no character set, so the literal has its
@@ -89,6 +91,11 @@ impl SqlWords {
         let end = self.ranges[..count].last().map_or(0, |range| range.end);
         let start = self.ranges.get(self.at).map_or(end, |range| range.start);
         start.min(end)..end
+    }
+
+    /// Returns the bits of `sql_mode` that the statement is run with.
+    pub(crate) const fn sql_mode(&self) -> u64 {
+        self.sql_mode
     }
 
     /// Takes the next word.
@@ -223,7 +230,12 @@ impl SqlWords {
             if depth == 0 {
                 let inside = start..self.at - 1;
                 let ranges = self.ranges[inside.clone()].to_vec();
-                return Some(Self { words: self.words[inside].to_vec(), ranges, at: 0 });
+                return Some(Self {
+                    words: self.words[inside].to_vec(),
+                    ranges,
+                    at: 0,
+                    sql_mode: self.sql_mode,
+                });
             }
         }
         None
@@ -231,7 +243,8 @@ impl SqlWords {
 
     /// Takes all remaining words, and splits them at commas outside of parentheses.
     pub fn split_at_commas(&mut self) -> Vec<Self> {
-        let empty = || Self { words: Vec::new(), ranges: Vec::new(), at: 0 };
+        let sql_mode = self.sql_mode;
+        let empty = || Self { words: Vec::new(), ranges: Vec::new(), at: 0, sql_mode };
         let mut parts = vec![empty()];
         let mut depth = 0usize;
         while !self.is_at_end() {

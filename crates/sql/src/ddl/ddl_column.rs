@@ -1,6 +1,9 @@
 //! Definition of a column: type, default, character set and keys.
 
+use binlog::sql_mode::REAL_AS_FLOAT;
+
 use crate::ddl::table_definition::{ForeignKeyDefinition, parse_references, take_charset, take_collation};
+use crate::quote::parse_hex;
 use crate::sql_words::{SqlWord, SqlWords};
 
 /// Definition of a column.
@@ -84,7 +87,7 @@ pub enum DefaultClause {
 }
 
 /// Synonyms of type names.
-const TYPE_ALIASES: [(&str, &str); 27] = [
+const TYPE_ALIASES: [(&str, &str); 29] = [
     ("bool", "tinyint"),
     ("boolean", "tinyint"),
     ("int1", "tinyint"),
@@ -102,6 +105,8 @@ const TYPE_ALIASES: [(&str, &str); 27] = [
     ("real", "double"),
     ("character", "char"),
     ("nchar", "char"),
+    ("nchar varying", "varchar"),
+    ("nchar varchar", "varchar"),
     ("varcharacter", "varchar"),
     ("nvarchar", "varchar"),
     ("varchar2", "varchar"),
@@ -279,12 +284,17 @@ fn parse_type_name(words: &mut SqlWords) -> Option<String> {
     words.take("NATIONAL");
     let SqlWord::Plain(name) = words.take_next()? else { return None };
     let mut name = name.to_ascii_lowercase();
+    if name == "real" && words.sql_mode() & REAL_AS_FLOAT != 0 {
+        name = "float".to_owned();
+    }
     for more in ["VARYING", "VARBINARY", "PRECISION"] {
         if (more != "VARBINARY" || name == "long") && words.take(more) {
             name = format!("{name} {}", more.to_ascii_lowercase());
         }
     }
-    words.take_any(&["VARCHAR", "VARCHARACTER"]);
+    if words.take_any(&["VARCHAR", "VARCHARACTER"]) {
+        name.push_str(" varchar");
+    }
     Some(name)
 }
 
@@ -294,7 +304,20 @@ fn parse_arguments(words: &mut SqlWords) -> Option<Vec<TypeArgument>> {
     let argument = |mut part: SqlWords| match part.take_next()? {
         SqlWord::Number(number) => Some(TypeArgument::Number(number)),
         SqlWord::Text(text) => Some(TypeArgument::Text(text.trim_end_matches(' ').to_owned())),
+        SqlWord::Hex(digits) if digits.len() % 2 == 0 => ascii_text(parse_hex(&digits)?),
+        SqlWord::Hex(digits) => ascii_text(parse_hex(&format!("0{digits}"))?),
+        SqlWord::Bits(digits) => {
+            let bytes = u128::from_str_radix(&digits, 2).ok()?.to_be_bytes();
+            let size = digits.len().div_ceil(8).min(bytes.len());
+            ascii_text(bytes[bytes.len() - size..].to_vec())
+        }
         _ => None,
     };
     parts.map(argument).collect()
+}
+
+/// Returns bytes as an argument of a type; `None` if they depend on a character set.
+fn ascii_text(bytes: Vec<u8>) -> Option<TypeArgument> {
+    let text = String::from_utf8(bytes).ok().filter(|text| text.is_ascii())?;
+    Some(TypeArgument::Text(text.trim_end_matches(' ').to_owned()))
 }

@@ -883,6 +883,40 @@ mod tests {
     }
 
     #[test]
+    fn real_depends_on_the_sql_mode() {
+        let check = |sql_mode: u64, data_type: &str| {
+            let mut definitions = DdlSchema::default();
+            let ambient = DdlContext { database: "d", sql_mode, ..DdlContext::default() };
+            definitions.apply_statement("create table t (a real)", ambient);
+            assert_eq!(definitions.table("d", "t").unwrap().columns[0].data_type, data_type);
+            let saved = DdlSchema::parse(&definitions.to_string());
+            assert_eq!(saved, definitions);
+        };
+        check(0, "double");
+        check(binlog::sql_mode::REAL_AS_FLOAT, "float");
+    }
+
+    #[test]
+    fn rare_spellings_of_types() {
+        let check = |column_type: &str, expected: &str| {
+            let mut definitions = DdlSchema::default();
+            let ambient = DdlContext { database: "d", ..DdlContext::default() };
+            definitions.apply_statement(&format!("create table t (a {column_type})"), ambient);
+            assert_eq!(definitions.table("d", "t").unwrap().columns[0].column_type, expected);
+            assert_eq!(DdlSchema::parse(&definitions.to_string()), definitions);
+        };
+        check("nchar(9)", "char(9)");
+        check("nchar varying(9)", "varchar(9)");
+        check("nchar varchar(9)", "varchar(9)");
+        check("nchar varcharacter(9)", "varchar(9)");
+        check("national char varying(9)", "varchar(9)");
+        check("national character varying(9)", "varchar(9)");
+        check("national varchar(9)", "varchar(9)");
+        check("enum(0x61,b'01100010','c')", "enum('a','b','c')");
+        check("set(x'6162',0b1100001)", "set('ab','a')");
+    }
+
+    #[test]
     fn create_if_not_exists_without_effect_defines_nothing() {
         let mut definitions = DdlSchema::default();
         let mut check = |statement: &str, may_be_idle: bool, expected: Option<&str>| {
