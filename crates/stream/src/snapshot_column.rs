@@ -55,7 +55,8 @@ impl ColumnSchema {
             // A FLOAT as text has six digits; a DOUBLE has as many as identify it.
             // CAST supports DOUBLE only since MySQL 8.0.17. A product keeps the sign of a zero.
             SqlType::Float | SqlType::Double => format!("{name} * 1e0"),
-            SqlType::Bit(_) => format!("CAST({name} AS UNSIGNED)"),
+            // As text, a SET does not show an empty member.
+            SqlType::Bit(_) | SqlType::Set => format!("CAST({name} AS UNSIGNED)"),
             SqlType::Bytes => match fixed_byte_size(&self.data_type) {
                 Some(size) => format!("CAST({name} AS BINARY({size}))"),
                 None => name,
@@ -71,11 +72,18 @@ impl SnapshotColumn {
         let mut label = Vec::new();
         put_string(&mut label, &facts.name);
         label.push(b':');
+        let member = |text: String| {
+            let mut quoted = Vec::new();
+            put_string(&mut quoted, &text);
+            quoted.into()
+        };
+        // The server sends an ENUM as text.
+        let members = if sort == SqlType::Set { parse_texts(&facts.column_type) } else { Vec::new() };
         let plan = ColumnPlan {
             name: facts.name.as_str().into(),
             label: label.into(),
             charset: if sort == SqlType::Bytes { Charset::Binary } else { Charset::Utf8mb4 },
-            texts: Box::default(),
+            texts: members.into_iter().map(member).collect(),
             unknown_members: UnnamedColumnPolicy::default(),
             nullable: facts.nullable,
             is_point: facts.data_type == "point",
@@ -108,7 +116,6 @@ impl SnapshotColumn {
                 debezium::put_decimal(out, &self.plan, &buffers.text, &mut buffers.bytes);
             }
             (SqlType::Decimal, Envelope::Maxwell) => put_plain_decimal(out, text),
-            (SqlType::Set, Envelope::Maxwell) => put_list(out, std::str::from_utf8(text).ok()?),
             (SqlType::Json, _) => put_json(out, text, to, buffers),
             (sort, _) => {
                 let value = sort.parse_value(text)?;
@@ -183,9 +190,8 @@ impl SqlType {
             Self::Bytes => Value::Bytes(BytesValue { bytes, padding: 0 }),
             Self::Geometry => Value::Geometry(GeometryValue { bytes }),
             Self::Vector => Value::Vector(VectorValue { bytes }),
-            Self::Text | Self::Set | Self::Decimal | Self::Json => {
-                Value::Text(TextValue { bytes, collation: 0 })
-            }
+            Self::Set => Value::Set(parse_number(bytes)?),
+            Self::Text | Self::Decimal | Self::Json => Value::Text(TextValue { bytes, collation: 0 }),
         })
     }
 }
@@ -249,18 +255,6 @@ fn put_plain_decimal(out: &mut Vec<u8>, text: &[u8]) {
     let whole = digits.iter().position(|byte| *byte == b'.').unwrap_or(digits.len());
     let zeros = digits[..whole.saturating_sub(1)].iter().take_while(|byte| **byte == b'0').count();
     out.extend_from_slice(&digits[zeros..]);
-}
-
-/// Appends the members of a SET as an array. Members contain no commas.
-fn put_list(out: &mut Vec<u8>, text: &str) {
-    out.push(b'[');
-    for (index, text) in text.split(',').filter(|text| !text.is_empty()).enumerate() {
-        if index > 0 {
-            out.push(b',');
-        }
-        put_string(out, text);
-    }
-    out.push(b']');
 }
 
 fn put_json(out: &mut Vec<u8>, text: &[u8], to: Envelope, buffers: &mut ValueBuffers) {
@@ -355,8 +349,11 @@ mod tests {
             "\"/togXI5eYZCDSrxqNgAAAAAB\"",
             "-99999999999999999999999999999999999999999",
         );
-        check("set('a','b')", "a,b", "\"a,b\"", r#"["a","b"]"#);
-        check("set('a','b')", "", "\"\"", "[]");
+        check("set('a','b')", "3", "\"a,b\"", r#"["a","b"]"#);
+        check("set('a','b')", "0", "\"\"", "[]");
+        check("set('','a')", "3", "\",a\"", r#"["","a"]"#);
+        check("set('','a')", "1", "\"\"", r#"[""]"#);
+        check("set('a','b')", "4", "(none)", "(none)");
     }
 
     #[test]
