@@ -22,6 +22,7 @@ use crate::commands::stream::live;
 use crate::commands::stream::snapshot::snapshot_point::{
     LOCK_WAIT_TIMEOUT, PreparedTransactions, SESSION_SQL, query_prepared, query_status,
 };
+use crate::commands::stream::snapshot::{DENIED_CODES, whole_row_sql};
 
 /// Longest wait for transactions that the stream has read, and that the server is still committing.
 const VISIBLE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -32,9 +33,6 @@ const CHUNK_SIZE_MAX: usize = 4 << 20;
 
 /// MySQL's error codes for tables and columns that do not exist any more, and for a table that was altered.
 const REDEFINED_CODES: [u16; 3] = [1054, 1146, 1412];
-/// MySQL's error codes for a missing privilege on a table or a column.
-const DENIED_CODES: [u16; 3] = [1142, 1143, 1044];
-
 /// Reader of chunks, in a separate thread.
 pub(super) struct ChunkReader {
     tasks: Sender<ReaderTask>,
@@ -263,6 +261,8 @@ fn describe(sql: &mut SqlConnection, names: [&str; 2]) -> Result<ReaderResult, C
     if cell_text(row.get(3)) != "1" || !cell_text(row.get(2)).eq_ignore_ascii_case("InnoDB") {
         return refused("it is not a table of InnoDB");
     }
+    // The catalogue shows only the columns that the account may read.
+    sql.run(&whole_row_sql(names))?;
     let Some(definition) = facts(sql, names)? else { return Ok(ReaderResult::Redefined) };
     let Some(last_key) = definition.last_key_sql(names) else {
         return refused("it has no primary key: use --snapshot with a new stream");

@@ -63,6 +63,9 @@ const BEGIN_ATTEMPTS_MAX: u32 = 10;
 /// MySQL's error code for a table whose definition has changed since the transaction began.
 const TABLE_REDEFINED: u16 = 1412;
 
+/// MySQL's error codes for a missing privilege on a table or a column.
+const DENIED_CODES: [u16; 3] = [1142, 1143, 1044];
+
 /// A concurrent ALTER TABLE can lock the table for long. Short lock waits allow polling for Ctrl-C.
 const SHORT_LOCK_WAIT: &str = "SET SESSION lock_wait_timeout = 1";
 
@@ -94,9 +97,9 @@ pub(super) fn take(
     let token = ResumeToken { at, gtid: None };
     let mut snapshot = SnapshotWriter::new(settings, token.clone(), point.taken_s);
     let mut reader = SnapshotReader { address, connection: &mut connection };
-    if write_tables(&mut reader, &tables, &mut snapshot, output)?.is_break() {
+    let ControlFlow::Continue(tables) = write_tables(&mut reader, tables, &mut snapshot, output)? else {
         return Ok(None);
-    }
+    };
     if let ColumnNameSource::Log(definitions) = schema {
         define(&mut connection, tables, definitions).map_err(|error| CommandFailure::Failed(error.into()))?;
         output.set_schema(definitions.clone());
@@ -236,40 +239,66 @@ struct SnapshotReader<'s> {
     connection: &'s mut SqlConnection,
 }
 
+/// Writes the rows of all tables that the account may read. Returns these tables, or `Break` after Ctrl-C.
 fn write_tables(
     reader: &mut SnapshotReader<'_>,
-    tables: &[SnapshotSourceTable],
+    tables: Vec<SnapshotSourceTable>,
     snapshot: &mut SnapshotWriter,
     output: &mut RecordSink,
-) -> Result<ControlFlow<()>, CommandFailure> {
+) -> Result<ControlFlow<(), Vec<SnapshotSourceTable>>, CommandFailure> {
     reader
         .connection
         .run(SHORT_LOCK_WAIT)
         .map_err(|error| anyhow::Error::from(error).context(INCOMPLETE_ADVICE))?;
+    let mut written = Vec::new();
     for table in tables {
-        snapshot.begin_table(table.names(), &table.facts, output).map_err(failed)?;
         // After each table, others may change its definition again.
-        reader.connection.run("SAVEPOINT bintide").map_err(|error| read_failure(error, table))?;
-        if lock_definition(reader, table)?.is_break() {
+        reader.connection.run("SAVEPOINT bintide").map_err(|error| read_failure(error, &table))?;
+        match lock_definition(reader, &table)? {
+            ControlFlow::Break(()) => return Ok(ControlFlow::Break(())),
+            ControlFlow::Continue(TableAccess::Denied(reason)) => {
+                warn!("{} is not part of the snapshot: {reason}", table.name());
+                continue;
+            }
+            ControlFlow::Continue(TableAccess::Granted) => {}
+        }
+        snapshot.begin_table(table.names(), &table.facts, output).map_err(failed)?;
+        if write_rows(reader, &table, snapshot, output)?.is_break() {
             return Ok(ControlFlow::Break(()));
         }
-        if write_rows(reader, table, snapshot, output)?.is_break() {
-            return Ok(ControlFlow::Break(()));
-        }
-        reader.connection.run("ROLLBACK TO SAVEPOINT bintide").map_err(|error| read_failure(error, table))?;
+        reader
+            .connection
+            .run("ROLLBACK TO SAVEPOINT bintide")
+            .map_err(|error| read_failure(error, &table))?;
         snapshot.end_table(output).map_err(failed)?;
+        written.push(table);
     }
-    Ok(ControlFlow::Continue(()))
+    Ok(ControlFlow::Continue(written))
 }
 
-/// Locks the table's definition and name. Fails if they have changed.
+/// Returns the query of no rows, with all columns of a table: it fails if the account may not read one of them.
+fn whole_row_sql([database, table]: [&str; 2]) -> String {
+    format!("SELECT * FROM {} LIMIT 0", quote::quote_table(database, table))
+}
+
+/// Access of the account to a table.
+enum TableAccess {
+    Granted,
+    /// The account may not read the table, or one of its columns.
+    Denied(servers::ConnectionError),
+}
+
+/// Locks the table's definition and name. Fails if they have changed. Returns `Break` after Ctrl-C.
 fn lock_definition(
     reader: &mut SnapshotReader<'_>,
     table: &SnapshotSourceTable,
-) -> Result<ControlFlow<()>, CommandFailure> {
+) -> Result<ControlFlow<(), TableAccess>, CommandFailure> {
     let SnapshotReader { address, connection } = reader;
-    let sql = format!("SELECT 1 FROM {} LIMIT 0", table.quoted_name());
+    let sql = whole_row_sql(table.names());
     while let Err(error) = connection.run(&sql) {
+        if error.code().is_some_and(|code| DENIED_CODES.contains(&code)) {
+            return Ok(ControlFlow::Continue(TableAccess::Denied(error)));
+        }
         if matches!(error, servers::ConnectionError::Cancelled) {
             return Ok(ControlFlow::Break(()));
         }
@@ -281,7 +310,7 @@ fn lock_definition(
         }
     }
     match is_same(address, table).map_err(|error| read_failure(error, table))? {
-        true => Ok(ControlFlow::Continue(())),
+        true => Ok(ControlFlow::Continue(TableAccess::Granted)),
         false => Err(advise_run_again(anyhow!("the definition of {} has changed", table.name())).into()),
     }
 }
