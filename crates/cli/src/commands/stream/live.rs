@@ -512,7 +512,7 @@ fn replica_options(live: &LiveStream, start: ReplicaStart) -> ReplicaOptions {
 /// Returns the reason for an error before the first event of a connection.
 fn refusal_at_start(error: ConnectionError) -> StreamDisconnect {
     match error.code() {
-        Some(CANNOT_SEND) => StreamDisconnect::Refused(error),
+        Some(SOURCE_FATAL_ERROR_READING_BINLOG) => StreamDisconnect::Refused(error),
         _ => error.into(),
     }
 }
