@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use sql::quote::parse_hex;
 
-use crate::column_catalogue::ColumnSchema;
+use crate::column_catalogue::{ColumnSchema, parse_texts};
 use crate::column_domain::ColumnDomain;
 use crate::settings::Envelope;
 use crate::snapshot_column::{SnapshotColumn, parse_length};
@@ -42,6 +42,9 @@ fn value_bytes(column: &ColumnSchema, text: String) -> Option<Vec<u8>> {
         "uuid" => parse_hex(&text.replace('-', "")).filter(|bytes| bytes.len() == 16),
         "inet6" => text.parse::<Ipv6Addr>().ok().map(|address| address.octets().to_vec()),
         "inet4" => text.parse::<Ipv4Addr>().ok().map(|address| address.octets().to_vec()),
+        "set" => {
+            set_number(&parse_texts(&column.column_type), &text).map(|number| number.to_string().into_bytes())
+        }
         // Its default value is an expression, or bytes that are not text.
         "vector" => None,
         "binary" => {
@@ -52,6 +55,15 @@ fn value_bytes(column: &ColumnSchema, text: String) -> Option<Vec<u8>> {
         }
         _ => Some(text.into_bytes()),
     }
+}
+
+/// Returns a SET as a number: one bit for each member; `None` if one is not among `members`.
+fn set_number(members: &[String], text: &str) -> Option<u64> {
+    let mut chosen = text.split(',').filter(|_| !text.is_empty());
+    chosen.try_fold(0, |bits, name| {
+        let at = members.iter().position(|member| member == name)?;
+        Some(bits | 1_u64.checked_shl(u32::try_from(at).ok()?)?)
+    })
 }
 
 fn truth_number(text: &str) -> &str {
@@ -99,6 +111,10 @@ mod tests {
         check("decimal(5,0)", "1.0", Some("\"AQ==\""));
         check("varchar(9)", "it's", Some("\"it's\""));
         check("enum('a','b')", "b", Some("\"b\""));
+        check("set('a','b')", "a,b", Some("\"a,b\""));
+        check("set('a','b')", "a,a", Some("\"a\""));
+        check("set('a','b')", "", Some("\"\""));
+        check("set('a','b')", "c", None);
         check("date", "1970-01-02", Some("1"));
         check("datetime(3)", "1970-01-01 00:00:01.5", Some("1500"));
         check("datetime", "1970-01-02", Some("86400000"));
