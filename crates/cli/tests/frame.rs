@@ -384,7 +384,8 @@ fn wrong_settings_do_not_prevent_help() {
     fs::remove_file(&link).expect("could not remove the settings");
     std::os::unix::fs::symlink("/nonexistent", &link).expect("could not create a link");
     let missing = format!(
-        "bintide: could not read settings from {}: No such file or directory (os error 2)\n",
+        "bintide: could not read settings from {}: No such file or directory (os error 2); to use no settings, give \
+         --config '' or set BINTIDE_CONFIG to an empty text\n",
         link.display()
     );
     fails(&["man"], &home, 2, &missing);

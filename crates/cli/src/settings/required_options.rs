@@ -20,7 +20,8 @@ pub(crate) fn with_required(command: &Command, mut args: Vec<OsString>) -> Vec<O
         };
         let added: Vec<OsString> =
             missing.iter().flat_map(|usage| given_by_settings(command, usage, &args)).collect();
-        if added.is_empty() {
+        // A second attempt with the same options would fail, too.
+        if added.is_empty() || added.iter().any(|word| args.contains(word)) {
             return args;
         }
         let end = args.iter().position(|arg| arg == "--").unwrap_or(args.len());
