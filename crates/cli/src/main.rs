@@ -91,8 +91,13 @@ fn run(args: Vec<OsString>) -> CommandResult {
         false => Vec::new(),
     };
     let command = command.color(screen::color_of_help(&args));
-    let args = settings::with_required(&command, args);
-    let parsed = command.try_get_matches_from(&args);
+    let parsed = match command.clone().try_get_matches_from(&args) {
+        Err(error) if error.kind() == ErrorKind::MissingRequiredArgument => {
+            let args = settings::with_required(&command, args.clone());
+            command.try_get_matches_from(args)
+        }
+        parsed => parsed,
+    };
     let mut matches = parsed.map_err(|error| args::with_log_alternatives(error, &args))?;
     if let Some(("replay", matches)) = matches.subcommand() {
         commands::replay::check_options(matches)?;
