@@ -7,7 +7,7 @@ pub const DBACCESS_DENIED_ERROR: u16 = 1044;
 pub const ACCESS_DENIED_ERROR: u16 = 1045;
 /// The server does not understand the statement.
 pub const PARSE_ERROR: u16 = 1064;
-/// Error without a number of its own.
+/// Any error for which the server has no specific number.
 pub const UNKNOWN_ERROR: u16 = 1105;
 /// The account may not use the table.
 pub const TABLEACCESS_DENIED_ERROR: u16 = 1142;

@@ -20,7 +20,7 @@ pub enum StatementEffect {
     Definition {
         /// Action of the statement.
         verb: DdlVerb,
-        /// What it defines: at least one name. A renamed table has its old name, or the new one if the filter excludes the
+        /// Names of the defined objects, at least one. A renamed table has its old name, or the new one if the filter excludes the
         /// old one.
         names: Vec<DefinedName>,
         /// True for `CREATE TABLE … SELECT`: it also adds rows, which the log does not contain.
