@@ -174,6 +174,15 @@ pub fn executed_statement(sql: &[u8], sql_mode: u64, flavour: Flavour) -> Cow<'_
     }
 }
 
+/// Returns the bits of `sql_mode` with which a logged statement was run.
+pub fn query_sql_mode(query: &Query<'_>) -> u64 {
+    let mode = query.status.iter().flatten().find_map(|variable| match variable {
+        StatusVar::SqlMode(bits) => Some(bits),
+        _ => None,
+    });
+    mode.unwrap_or(0)
+}
+
 /// Returns the text of a statement in the log, from its client's character set.
 pub fn query_text<'q>(query: &Query<'q>, flavour: Flavour) -> Cow<'q, str> {
     let client = query.status.iter().flatten().find_map(|variable| match variable {

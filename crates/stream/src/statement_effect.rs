@@ -7,7 +7,7 @@ use binlog::{Collation, EventFormat, Flavour};
 use sql::ddl::{DdlStatement, NewTable};
 use sql::{
     ReplicationFilter, SqlWords, StatementKind, TableReference, classify_statement, executed_statement,
-    first_word, is_row_statement, query_text,
+    first_word, is_row_statement, query_sql_mode, query_text,
 };
 
 use crate::change::DdlVerb;
@@ -97,7 +97,7 @@ fn definition_of(query: &Query<'_>, flavour: Flavour) -> Option<(DdlVerb, DdlSta
         "TRUNCATE" => DdlVerb::Truncate,
         _ => return None,
     };
-    let words = SqlWords::parse(&query_text(query, flavour), sql_mode_of(query));
+    let words = SqlWords::parse(&query_text(query, flavour), query_sql_mode(query));
     let statement = words.map_or(DdlStatement::Unknown, |words| DdlStatement::parse(&words));
     let verb = match statement {
         DdlStatement::CreateIndex { .. } | DdlStatement::DropIndex { .. } => DdlVerb::Alter,
@@ -114,16 +114,7 @@ fn definition_of(query: &Query<'_>, flavour: Flavour) -> Option<(DdlVerb, DdlSta
 
 /// Returns the statement as the server has executed it.
 pub(crate) fn executed_sql<'q>(query: &Query<'q>, flavour: Flavour) -> Cow<'q, [u8]> {
-    executed_statement(query.sql, sql_mode_of(query), flavour)
-}
-
-/// Returns the bits of `sql_mode` that the statement was run with.
-fn sql_mode_of(query: &Query<'_>) -> u64 {
-    let mode = query.status.iter().flatten().find_map(|var| match var {
-        StatusVar::SqlMode(bits) => Some(bits),
-        _ => None,
-    });
-    mode.unwrap_or(0)
+    executed_statement(query.sql, query_sql_mode(query), flavour)
 }
 
 /// Applies a DDL statement to the definitions; returns the changes.
@@ -150,7 +141,7 @@ pub(crate) fn apply_ddl(
     let database = String::from_utf8_lossy(query.database);
     let charset = server.map(|collation| collation.charset().name());
     let may_be_idle = !has_xid && logs_ddl_xids(format);
-    let sql_mode = sql_mode_of(query);
+    let sql_mode = query_sql_mode(query);
     let ambient = DdlContext { database: &database, sql_mode, charset, may_have_no_effect: may_be_idle };
     definitions.apply_statement(&query_text(query, format.flavour), ambient)
 }

@@ -3,7 +3,7 @@
 
 use binlog::events::Query;
 use binlog::{Flavour, TransactionVerb};
-use sql::ddl::{ColumnKey, ColumnPosition, DdlStatement, NamedTable, TableChange, TableElement};
+use sql::ddl::{ColumnKey, DdlStatement, NamedTable, TableChange, TableElement};
 use sql::{
     SqlWords, StatementKind, TableReference, classify_statement, executed_statement, first_word,
     is_row_statement, query_text,
@@ -95,21 +95,21 @@ impl SearchedTable<'_> {
         let is_searched = |name: &str| self.identity.iter().any(|condition| condition.has_column_name(name));
         let is_numbered =
             self.has_one_definition || self.identity.iter().any(RowCondition::has_column_number);
+        if is_numbered && change.renumbers_columns() {
+            return true;
+        }
         match change {
-            TableChange::Add { element: TableElement::Column(column), position, .. } => {
-                is_searched(&column.name)
-                    || is_numbered && *position != ColumnPosition::Same
-                    || column.keys.contains(&ColumnKey::Primary)
+            TableChange::Add { element: TableElement::Column(column), .. } => {
+                is_searched(&column.name) || column.keys.contains(&ColumnKey::Primary)
             }
             TableChange::Add { element, .. } => {
                 matches!(element, TableElement::PrimaryKey(_) | TableElement::Unknown(_))
             }
-            TableChange::ReplaceColumn { old, definition, position, .. } => {
+            TableChange::ReplaceColumn { old, definition, .. } => {
                 let is_renamed = !old.eq_ignore_ascii_case(&definition.name);
                 is_renamed && (self.has_one_definition || is_searched(old) || is_searched(&definition.name))
-                    || is_numbered && *position != ColumnPosition::Same
             }
-            TableChange::DropColumn { name, .. } => is_numbered || is_searched(name),
+            TableChange::DropColumn { name, .. } => is_searched(name),
             TableChange::RenameColumn { old, new, .. } => {
                 self.has_one_definition || is_searched(old) || is_searched(new)
             }

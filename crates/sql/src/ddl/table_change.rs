@@ -84,6 +84,18 @@ pub enum TableChange {
     Unknown(String),
 }
 
+impl TableChange {
+    /// Returns whether the change gives columns other numbers, counted from the first column.
+    pub fn renumbers_columns(&self) -> bool {
+        match self {
+            Self::Add { element: TableElement::Column(_), position, .. }
+            | Self::ReplaceColumn { position, .. } => *position != ColumnPosition::Same,
+            Self::DropColumn { .. } => true,
+            _ => false,
+        }
+    }
+}
+
 /// Change of MariaDB's system versioning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VersioningChange {

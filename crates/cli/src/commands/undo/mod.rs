@@ -5,6 +5,7 @@ mod compressed_log;
 mod conflict_text;
 mod gap_check;
 mod other_tables;
+mod renumbered_tables;
 mod script;
 mod undo_choice;
 mod undo_collector;
@@ -158,6 +159,21 @@ impl UndoDestination {
             Self::Log | Self::Script(None) => None,
         }
     }
+
+    /// Refuses an inverse that would go to the wrong columns of the server. A log may be meant for a server that still
+    /// has the old order.
+    fn check_reordering(&self, finding: String) -> Result<(), CommandFailure> {
+        match self {
+            Self::Log => {
+                warn!("{finding}: apply it only to a table that has the columns of that time");
+                Ok(())
+            }
+            Self::Script(_) | Self::Target(_) => {
+                let advice = "undo only changes that were made after the reordering";
+                Err(CommandFailure::Failed(anyhow!("{finding}").context(ErrorAdvice(advice))))
+            }
+        }
+    }
 }
 
 /// Options that choose row changes.
@@ -186,8 +202,8 @@ pub(crate) fn run(command: &UndoArgs, global: &GlobalArgs) -> CommandResult {
     command.temporary.limit();
     command.check()?;
     let destination = command.output.destination(global)?;
-    let Some(CollectedInverse { collector, format }) = collect(command, destination.definitions(), global)?
-    else {
+    let collected = collect(command, destination.definitions(), global)?;
+    let Some(CollectedInverse { collector, format, reordering }) = collected else {
         return Ok(CommandVerdict::Success);
     };
     let counts = collector.counts();
@@ -196,6 +212,9 @@ pub(crate) fn run(command: &UndoArgs, global: &GlobalArgs) -> CommandResult {
             "the logs have none of the chosen row changes: nothing to undo"
         )));
     };
+    if let Some(finding) = reordering {
+        destination.check_reordering(finding)?;
+    }
     let inverse = Inverse { log: collector.into_log(), format, counts };
     let result = if matches!(destination, UndoDestination::Script(_)) { "script" } else { "log" };
     match destination {
@@ -347,6 +366,8 @@ struct CollectedInverse {
     collector: InverseCollector,
     /// Format of the newest undone log; `None` if nothing was chosen.
     format: Option<Arc<EventFormat>>,
+    /// Later change of a table's columns that makes the inverse wrong.
+    reordering: Option<String>,
 }
 
 /// Collects the inverse, and the format of the newest undone log. Returns `None` when interrupted.
@@ -391,12 +412,16 @@ fn collect(
         let choice = selector.choose(&head);
         gap_check.check(&head, source.previous(), choice)?;
         match choice {
-            SelectionChoice::Stop => break,
             SelectionChoice::Take if gtids.selects(Some(head.id)) => {
                 found_gtids.extend(head.gtid());
                 undo.add(found, &head)?;
             }
-            SelectionChoice::Take | SelectionChoice::Leave => {}
+            SelectionChoice::Take | SelectionChoice::Leave => undo.add_later(&found, &head),
+            SelectionChoice::Stop => {
+                undo.add_later(&found, &head);
+                add_later_transactions(&mut undo, &mut source);
+                break;
+            }
         }
     }
     source.torn_ends().iter().for_each(|torn| warn!("{torn}"));
@@ -408,7 +433,23 @@ fn collect(
     if undo.format.is_some() {
         undo.warn_unmatched();
     }
-    Ok(Some(CollectedInverse { collector: undo.collector, format: undo.format }))
+    let reordering = undo.renumbered.finding();
+    Ok(Some(CollectedInverse { collector: undo.collector, format: undo.format, reordering }))
+}
+
+/// Searches the transactions after the stop for statements that make the inverse wrong. A log that cannot be read ends
+/// the search: it is not part of the inverse.
+fn add_later_transactions(undo: &mut UndoCollector<'_>, source: &mut TransactionSource) {
+    while undo.renumbered.needs_statements() && !interrupt::is_stop_requested() {
+        match source.next_found() {
+            Ok(Some(found)) => undo.add_later(&found, &found.head()),
+            Ok(None) => return,
+            Err(error) => {
+                warn!("could not check whether tables were altered after the undone changes: {error}");
+                return;
+            }
+        }
+    }
 }
 
 /// Leaves out archived logs without a transaction of `--gtid`. A start, a stop and a number of transactions to skip

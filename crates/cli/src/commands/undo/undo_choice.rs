@@ -8,6 +8,7 @@ use list::{RowConditions, RowTest};
 use sql::TableSelection;
 use undo::RowChoice;
 
+use super::renumbered_tables::RenumberedTables;
 use super::unnamed_columns::UnnamedColumns;
 use crate::column_name_source::ServerDefinitions;
 
@@ -22,6 +23,9 @@ pub(super) struct UndoChoice<'c> {
     pub(super) test: Option<RowTest<'c>>,
     /// Reason why a condition that names a column cannot be tested.
     pub(super) unnamed: Option<UnnamedColumns>,
+    pub(super) renumbered: &'c mut RenumberedTables,
+    /// True if a row of the open event is chosen.
+    pub(super) has_chosen: bool,
 }
 
 impl<'c> UndoChoice<'c> {
@@ -53,6 +57,7 @@ impl RowChoice for UndoChoice<'_> {
 
     fn begin_event(&mut self) {
         self.test = None;
+        self.has_chosen = false;
     }
 
     fn selects_row(&mut self, row: &RowChange<'_, '_>) -> Result<bool, DecodeError> {
@@ -65,6 +70,13 @@ impl RowChoice for UndoChoice<'_> {
                 Err(unnamed) => self.unnamed = Some(unnamed),
             }
         }
-        self.test.as_ref().map_or(Ok(false), |test| test.passes(row, self.format))
+        let is_chosen = self.test.as_ref().map_or(Ok(false), |test| test.passes(row, self.format))?;
+        if is_chosen
+            && !std::mem::replace(&mut self.has_chosen, true)
+            && let Some(image) = row.images().next()
+        {
+            self.renumbered.add_undone(image.table());
+        }
+        Ok(is_chosen)
     }
 }

@@ -16,6 +16,7 @@ use undo::{CollectError, InverseCollector, SelectedRows, UndoScope};
 
 use super::TRANSACTION_MEMORY;
 use super::other_tables::OtherTables;
+use super::renumbered_tables::RenumberedTables;
 use super::undo_choice::UndoChoice;
 use crate::column_name_source::ServerDefinitions;
 use crate::exit::CommandFailure;
@@ -36,6 +37,7 @@ pub(super) struct UndoCollector<'c> {
     /// Set if other tables were changed by statements.
     has_other_statements: bool,
     other_tables: OtherTables,
+    pub(super) renumbered: RenumberedTables,
     /// Patterns of `tables` that no changed table matches so far, by their indexes.
     unmatched: BTreeSet<usize>,
 }
@@ -60,6 +62,7 @@ impl<'c> UndoCollector<'c> {
             format,
             has_other_statements,
             other_tables: OtherTables::default(),
+            renumbered: RenumberedTables::default(),
             unmatched,
         })
     }
@@ -122,6 +125,13 @@ impl<'c> UndoCollector<'c> {
         ended.map_err(|error| CommandFailure::Failed(error.into()))
     }
 
+    /// Adds a transaction that is not undone: it can alter a table after the undone changes.
+    pub(super) fn add_later(&mut self, found: &SizedTransaction, head: &TransactionHead) {
+        if let Err(error) = self.renumbered.add_later(found, head) {
+            warn!("could not check whether {head} alters a table: {error}");
+        }
+    }
+
     /// Refuses transactions whose row changes may not have been committed with them.
     fn check_shape(&self, plan: &ApplyPlan, head: &TransactionHead) -> Result<(), CommandFailure> {
         match &plan.shape {
@@ -169,6 +179,8 @@ impl<'c> UndoCollector<'c> {
             format: &rows.format,
             test: None,
             unnamed: None,
+            renumbered: &mut self.renumbered,
+            has_chosen: false,
         };
         let counts = self.collector.counts();
         for event in rows.events() {

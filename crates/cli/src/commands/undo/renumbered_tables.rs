@@ -1,0 +1,93 @@
+//! Tables whose columns got other numbers after undone changes. A log without column names has only the numbers.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use binlog::events::Query;
+use binlog::{DecodeError, Event, Flavour, Table, TransactionKind};
+use replay::{SizedTransaction, TransactionHead};
+use sql::ddl::{DdlStatement, NamedTable};
+use sql::{SqlWords, executed_statement, query_sql_mode, query_text};
+
+/// Database and table.
+type TableName = [Box<[u8]>; 2];
+
+/// Tables whose columns got other numbers after undone changes.
+#[derive(Debug, Default)]
+pub(super) struct RenumberedTables {
+    /// Undone tables whose columns have no names in the log.
+    unnamed: BTreeSet<TableName>,
+    /// Undone tables with a later statement that renumbers columns, and the first such transaction.
+    renumbered: BTreeMap<TableName, String>,
+}
+
+impl RenumberedTables {
+    /// Adds a table with undone changes.
+    pub(super) fn add_undone(&mut self, table: &Table) {
+        if table.columns.iter().any(|column| column.name.is_none()) {
+            self.unnamed.insert([table.database.clone(), table.name.clone()]);
+        }
+    }
+
+    /// Returns whether later statements matter.
+    pub(super) fn needs_statements(&self) -> bool {
+        !self.unnamed.is_empty()
+    }
+
+    /// Adds a transaction that is not undone.
+    pub(super) fn add_later(
+        &mut self,
+        found: &SizedTransaction,
+        head: &TransactionHead,
+    ) -> Result<(), DecodeError> {
+        // Statements that define tables fit into memory, and are not compressed.
+        let SizedTransaction::Held(found) = found else { return Ok(()) };
+        let transaction = &found.transaction;
+        if self.unnamed.is_empty() || transaction.outline().kind != TransactionKind::Statement {
+            return Ok(());
+        }
+        let format = transaction.format();
+        for raw in transaction.events() {
+            if let Event::Query(query) = raw.decode(format)? {
+                self.add_statement(&query, format.flavour, head);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the reason not to apply the inverse to the tables as they are now, if there is one.
+    pub(super) fn finding(&self) -> Option<String> {
+        let ([database, table], statement) = self.renumbered.first_key_value()?;
+        let [database, table] = [database, table].map(|name| String::from_utf8_lossy(name));
+        Some(format!(
+            "the columns of {database}.{table} were reordered later, by {statement}, and the logs have no column names: \
+             the inverse would restore values into the wrong columns"
+        ))
+    }
+
+    fn add_statement(&mut self, query: &Query<'_>, flavour: Flavour, head: &TransactionHead) {
+        let sql_mode = query_sql_mode(query);
+        let sql = executed_statement(query.sql, sql_mode, flavour);
+        let text = query_text(&Query { sql: &sql, ..*query }, flavour);
+        let Some(words) = SqlWords::parse(&text, sql_mode) else { return };
+        let table = match DdlStatement::parse(&words) {
+            DdlStatement::AlterTable { name, changes } => {
+                Some(name).filter(|_| changes.iter().any(|change| change.renumbers_columns()))
+            }
+            // The table of this name may have other columns than the undone one.
+            DdlStatement::CreateTable { name, .. } => Some(name),
+            _ => None,
+        };
+        if let Some(table) = table.and_then(|table| self.find_unnamed(&table, query.database)) {
+            self.renumbered.entry(table).or_insert_with(|| head.to_string());
+        }
+    }
+
+    /// Returns the undone table of this name. A statement can write a name in another case than the log's rows.
+    fn find_unnamed(&self, named: &NamedTable, default: &[u8]) -> Option<TableName> {
+        let database = named.database.as_deref().map_or(default, str::as_bytes);
+        let name = [database, named.table.as_bytes()];
+        let is_named =
+            |table: &&TableName| table.iter().zip(name).all(|(own, other)| own.eq_ignore_ascii_case(other));
+        self.unnamed.iter().find(is_named).cloned()
+    }
+}
