@@ -4,14 +4,14 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use arrow_schema::DataType;
+use arrow_schema::{DECIMAL128_MAX_PRECISION, DataType};
 use logs::{FileAccess, make_directories, replace_file};
 
 use crate::change_schema::ChangeSchema;
 use crate::columns_error::ColumnsError;
 
-/// Directories of one table. Definitions share a directory if each column's types belong to one family, so that readers
-/// can combine the files. Any other definition gets the next directory.
+/// Directories of one table. Definitions share a directory if readers can convert the types of each column to one type
+/// that has all values. Any other definition gets the next directory.
 #[derive(Debug)]
 pub(crate) struct TableDirectories {
     /// Path of the file that lists the columns.
@@ -27,7 +27,23 @@ pub(crate) struct TableDirectories {
 struct DirectoryColumn {
     /// Encoded name.
     name: String,
+    /// See [`family`].
     family: String,
+}
+
+impl DirectoryColumn {
+    /// Returns whether readers can combine the two columns: other columns, or types with a common type.
+    fn fits(&self, other: &Self) -> bool {
+        self.name != other.name || self.family == other.family || {
+            let families = [self.family.as_str(), other.family.as_str()];
+            match families.map(decimal_digits) {
+                [Some(first), Some(second)] => {
+                    first.0.max(second.0) + first.1.max(second.1) <= u32::from(DECIMAL128_MAX_PRECISION)
+                }
+                _ => INTEGER_PAIRS.iter().any(|pair| pair.iter().all(|family| families.contains(family))),
+            }
+        }
+    }
 }
 
 impl TableDirectories {
@@ -58,14 +74,11 @@ impl TableDirectories {
             .iter()
             .map(|column| DirectoryColumn {
                 name: encode(&column.name),
-                family: family(&column.data_type).to_owned(),
+                family: family(&column.data_type),
             })
             .collect();
         let fits = |version: &Vec<DirectoryColumn>| {
-            let differs = |known: &DirectoryColumn| {
-                columns.iter().any(|column| column.name == known.name && column.family != known.family)
-            };
-            !version.iter().any(differs)
+            version.iter().all(|known| columns.iter().all(|column| column.fits(known)))
         };
         let version = self.versions.iter().position(fits).unwrap_or(self.versions.len());
         if version == self.versions.len() {
@@ -123,22 +136,40 @@ fn parse_versions(text: &str) -> Option<Vec<Vec<DirectoryColumn>>> {
     Some(versions)
 }
 
+/// Families of integers that have a common type: pyarrow combines signed and unsigned ones to 64 bits with a sign.
+const INTEGER_PAIRS: [[&str; 2]; 2] = [["integer", "unsigned"], ["unsigned", "unsigned64"]];
+/// Family of DECIMAL, before its digits: `decimal 10 2` has 10 digits before the point and 2 after it.
+const DECIMAL: &str = "decimal";
+
 /// Returns the family of types to which readers can convert values of this type.
-fn family(data_type: &DataType) -> &'static str {
-    match data_type {
+fn family(data_type: &DataType) -> String {
+    let name = match data_type {
         DataType::Float32 | DataType::Float64 => "float",
-        DataType::Decimal128(..) | DataType::Decimal256(..) => "decimal",
+        DataType::Decimal128(precision, scale) | DataType::Decimal256(precision, scale) => {
+            return format!("{DECIMAL} {} {scale}", i16::from(*precision) - i16::from(*scale));
+        }
+        DataType::UInt64 => "unsigned64",
+        data_type if data_type.is_unsigned_integer() => "unsigned",
         DataType::Date32 => "date",
         DataType::Time64(_) => "time",
         DataType::Timestamp(_, None) => "datetime",
         DataType::Timestamp(_, Some(_)) => "timestamp",
-        DataType::Utf8 | DataType::Dictionary(..) => "text",
+        DataType::Utf8 => "text",
+        // pyarrow does not combine it with texts.
+        DataType::Dictionary(..) => "enum",
         DataType::Struct(_) => "geometry",
         DataType::List(item) if *item.data_type() == DataType::Float32 => "vector",
         DataType::List(_) => "set",
         data_type if data_type.is_integer() => "integer",
         _ => "bytes",
-    }
+    };
+    name.to_owned()
+}
+
+/// Returns the digits of a family of DECIMAL before and after the point.
+fn decimal_digits(family: &str) -> Option<(u32, u32)> {
+    let (whole, scale) = family.strip_prefix(DECIMAL)?.trim_start().split_once(' ')?;
+    Some((whole.parse().ok()?, scale.parse().ok()?))
 }
 
 /// Encodes a name for a path, as Hive does: special characters become `%` and two hexadecimal digits.
@@ -160,7 +191,9 @@ pub(crate) fn encode(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{DirectoryColumn, encode, parse_versions};
+    use arrow_schema::DataType;
+
+    use super::{DirectoryColumn, encode, family, parse_versions};
 
     #[test]
     fn names_are_encoded_for_paths() {
@@ -169,6 +202,28 @@ mod tests {
         check("..", "%2E.");
         check("a/b=c@2 %\n", "a%2Fb%3Dc%402%20%25%0A");
         check("größe", "größe");
+    }
+
+    #[test]
+    fn types_with_a_common_type_share_a_directory() {
+        use DataType::{Decimal128, Decimal256, Float32, Float64, Int8, Int64, UInt8, UInt64, Utf8};
+        let column = |data_type: &DataType| DirectoryColumn { name: "a".into(), family: family(data_type) };
+        let check = |first: DataType, second: DataType, expected: bool| {
+            let columns = [column(&first), column(&second)];
+            assert_eq!(columns[0].fits(&columns[1]), expected, "{first} {second}");
+            assert_eq!(columns[1].fits(&columns[0]), expected, "{second} {first}");
+        };
+        check(Int8, Int64, true);
+        check(Int64, UInt8, true);
+        check(UInt8, UInt64, true);
+        check(Int8, UInt64, false);
+        check(Float32, Float64, true);
+        check(Utf8, Int8, false);
+        check(Utf8, DataType::Dictionary(Box::new(DataType::Int16), Box::new(Utf8)), false);
+        check(Decimal128(10, 2), Decimal128(20, 10), true);
+        check(Decimal128(30, 0), Decimal128(30, 10), false);
+        check(Decimal128(38, 0), Decimal128(38, 20), false);
+        check(Decimal256(65, 30), Decimal256(65, 30), true);
     }
 
     #[test]

@@ -355,12 +355,13 @@ fn definitions_open_another_directory_unless_they_can_be_read_together() -> Resu
     server.sql(
         "create database d; use d; create table t (id int primary key, a int, b varchar(5));
          insert into t values (1, 10, 'x');
-         alter table t add column c datetime first, modify a bigint unsigned;
+         alter table t add column c datetime first, modify a bigint;
          insert into t values (null, 2, 20, 'y');
          alter table t drop column b, modify a decimal(10,2);
          insert into t values (now(), 3, 30.5);
          alter table t modify a int;
          insert into t values (null, 4, 40);
+         alter table t modify a bigint unsigned; insert into t values (null, 5, 18446744073709551615);
          create table `odd/name` (a int primary key); insert into `odd/name` values (1)",
     )?;
     let (directory, logs) = (TempDir::new()?, server.binlogs()?);
@@ -372,6 +373,8 @@ fn definitions_open_another_directory_unless_they_can_be_read_together() -> Resu
         ensure!(first == "1\t10\tx\tNULL\n2\t20\ty\tNULL\n4\t40\tNULL\tNULL\n", "{first}");
         let second = query(directory.path(), "d.t@2", "select after.id, after.a from {}")?;
         ensure!(second == "3\t30.50\n", "{second}");
+        let third = query(directory.path(), "d.t@3", "select after.id, after.a from {}")?;
+        ensure!(third == "5\t18446744073709551615\n", "{third}");
         let odd = query(directory.path(), "d.odd%2Fname", "select \"table\", after.a from {}")?;
         ensure!(odd == "odd/name\t1\n", "{odd}");
     }
