@@ -599,7 +599,18 @@ fn logs_that_are_missing_are_noticed() -> Result<()> {
     let output = history.output()?;
     let warning = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success() && warning.contains(": the history may lack changes"), "{warning}");
-    Ok(())
+    let writes = |args: &[&str], logs: &[PathBuf], code: i32, expected: &str| -> Result<()> {
+        let results = TempDir::new()?;
+        let to = results.path().join("out");
+        let output = Command::new(bintide()?).args(args).arg(to).args(logs).output()?;
+        let error = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.code() == Some(code) && error.contains(expected), "{args:?}: {output:?}");
+        Ok(())
+    };
+    let (stream, single) = (["stream", "--format=maxwell", "--columns=numbered", "--out"], [logs[1].clone(), logs[3].clone()]);
+    writes(&stream, &store, 2, ": their records could not be written later; give the missing logs")?;
+    writes(&stream, &single, 0, ": their records are not written")?;
+    writes(&["export", "--columns=numbered", "--to"], &store, 0, ": their row changes are not exported")
 }
 
 /// Returns random transactions with inserts, updates and deletes of all tables.

@@ -138,6 +138,9 @@ pub(crate) fn run(command: &ExportArgs, global: &GlobalArgs) -> CommandResult {
     let mut found = command.inputs.find_logs()?;
     found.check_indexes()?;
     check_names(&found)?;
+    for gap in found.gaps() {
+        warn!("{gap}: their row changes are not exported");
+    }
     let source = command.names.source(global)?;
     if matches!(source, ColumnNameSource::Unknown) {
         // Other sources depend on the DDL statements in all logs.

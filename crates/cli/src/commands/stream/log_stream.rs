@@ -10,6 +10,7 @@ use stream::{
     DdlSchema, RecordSink, ResumeToken, StreamHooks, StreamSettings, Streamer, TransactionBoundary,
     apply_log_ddl, new_stream_walk, seek, stream_log,
 };
+use tracing::warn;
 
 use crate::column_name_source::{ColumnNameSource, warn_of_names};
 use crate::commands::stream::live::ResumedOutput;
@@ -19,7 +20,7 @@ use crate::commands::table_args::warn_unmatched;
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict, ErrorAdvice};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
-use crate::log_args::{InputLocation, InputLogs, add_advice};
+use crate::log_args::{InputLocation, InputLogs, LogListing, add_advice};
 
 /// Interval at which progress is saved. Limits the repeated records after a crash.
 const SAVE_INTERVAL: Duration = Duration::from_secs(1);
@@ -47,6 +48,7 @@ pub(super) fn write_records(
     let LogStreamInputs { found, settings, mut schema, figures } = inputs;
     let (mut output, resume) = (resumed.output, resumed.resume.token);
     let locations = remaining_logs(found, resume.as_ref())?;
+    check_gaps(found, found.locations.len() - locations.len(), output.saves_progress())?;
     if let (ColumnNameSource::Log(definitions), Some(token), None) =
         (&mut schema, &resume, saved_definitions(&output)?)
     {
@@ -129,6 +131,21 @@ fn remaining_logs<'f>(
             token.at.log
         ))),
     }
+}
+
+/// Checks for missing logs after the log with the number `first`. If progress is saved, their records could not be
+/// written later, so logs of a directory or index must be complete.
+fn check_gaps(found: &InputLogs, first: usize, saves_progress: bool) -> Result<(), CommandFailure> {
+    for gap in found.gaps().iter().filter(|gap| gap.next > first) {
+        if saves_progress && gap.listing == LogListing::Index {
+            let error = anyhow!("{gap}: their records could not be written later");
+            return Err(CommandFailure::NotStarted(error.context(ErrorAdvice(
+                "give the missing logs; to leave them out, give each log by its name",
+            ))));
+        }
+        warn!("{gap}: their records are not written");
+    }
+    Ok(())
 }
 
 /// Returns the log's name on its server: the last part of its path.
