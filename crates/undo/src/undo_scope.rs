@@ -1,7 +1,8 @@
 //! Scope of an undo, and the statements outside of it.
 
 use binlog::TransactionVerb;
-use sql::{StatementKind, TableSelection, classify_statement, first_word, is_account_statement};
+use sql::ddl::{DdlStatement, NewTable};
+use sql::{SqlWords, StatementKind, TableSelection, classify_statement, first_word, is_account_statement};
 
 /// Scope of an undo: the rows whose changes are undone. Only row changes have an inverse, so a statement within the
 /// scope cannot be undone.
@@ -32,24 +33,32 @@ impl UndoScope<'_> {
         if is_account_statement(sql) && !is_everything {
             return true;
         }
-        // Row changes of a new table are undone back to the empty table.
+        let is_selected = |table: &sql::TableReference| {
+            let (database, table) = table.resolve(default_database);
+            self.tables.selects_ignoring_case(database, table)
+        };
+        let kind = classify_statement(sql);
+        // Row changes of a new table are undone back to the empty table, unless the statement has inserted rows.
         if first_word(sql) == "CREATE" {
-            return !is_everything || self.rows == SelectedRows::Some;
+            let has_rows = match &kind {
+                StatementKind::Tables(tables) => inserts_rows(sql) && tables.iter().any(is_selected),
+                _ => false,
+            };
+            return (!is_everything || self.rows == SelectedRows::Some) && !has_rows;
         }
-        match classify_statement(sql) {
-            StatementKind::Tables(tables) => {
-                let is_selected = |table: &sql::TableReference| {
-                    self.tables.selects_ignoring_case(
-                        table.database.as_deref().unwrap_or(default_database),
-                        &table.table,
-                    )
-                };
-                !tables.is_empty() && !tables.iter().any(is_selected)
-            }
+        match kind {
+            StatementKind::Tables(tables) => !tables.is_empty() && !tables.iter().any(is_selected),
             StatementKind::Database => false,
             StatementKind::DropTemporary | StatementKind::DropTrigger(_) => !is_everything,
         }
     }
+}
+
+/// Returns whether the statement is a `CREATE TABLE … SELECT`.
+fn inserts_rows(sql: &[u8]) -> bool {
+    let words = SqlWords::parse(&String::from_utf8_lossy(sql), 0);
+    let statement = words.map_or(DdlStatement::Unknown, |words| DdlStatement::parse(&words));
+    matches!(statement, DdlStatement::CreateTable { content: NewTable::Query, .. })
 }
 
 #[cfg(test)]
@@ -77,6 +86,10 @@ mod tests {
         check("", "SAVEPOINT a", true);
         check("d.t", "CREATE TABLE t (id INT)", true);
         check("", "CREATE TABLE t (id INT)", false);
+        check("d.t", "CREATE TABLE t AS SELECT 1 AS id", false);
+        check("d.t", "CREATE TABLE t (id INT) SELECT 1 AS id", false);
+        check("d.u", "CREATE TABLE t AS SELECT 1 AS id", true);
+        check("d.t", "CREATE VIEW t AS SELECT 1 AS id", true);
         check("", "GRANT SELECT ON *.* TO a", false);
         check("d.t", "GRANT SELECT ON *.* TO a", true);
         check("d.t", "DROP TRIGGER r", true);
