@@ -29,26 +29,11 @@ pub(crate) enum Disconnect {
     Failed(ReceiveError),
 }
 
-/// Transient errors of a source: too many connections (1040, 1203), shutdown (1053), interrupted connection (1158 to 1161),
-/// killed connection (1317, 1927, 3169), server not ready yet or going offline (1077, 3032, 3100, 3168).
-const TRANSIENT_CODES: [u16; 14] =
-    [1040, 1053, 1077, 1158, 1159, 1160, 1161, 1203, 1317, 1927, 3032, 3100, 3168, 3169];
-
-/// Returns whether the error is transient: another attempt may succeed.
-pub fn is_transient(error: &ConnectionError) -> bool {
-    match error {
-        // A password command may fail for a while.
-        ConnectionError::Lost { .. } | ConnectionError::Silent { .. } | ConnectionError::Password(_) => true,
-        ConnectionError::Refused { code, .. } => TRANSIENT_CODES.contains(code),
-        _ => false,
-    }
-}
-
 impl From<ConnectionError> for Disconnect {
     fn from(error: ConnectionError) -> Self {
         match &error {
             ConnectionError::Cancelled => Self::Done,
-            _ if is_transient(&error) => Self::Lost(error),
+            _ if error.is_transient() => Self::Lost(error),
             _ => Self::Failed(error.into()),
         }
     }

@@ -10,7 +10,6 @@ use binlog::{DecodeError, EncodeError, GtidRewriteError};
 use logs::{LogError, RunningServer};
 use servers::ConnectionError;
 
-use crate::disconnect::is_transient;
 use crate::source_candidate::SourceRejection;
 use crate::source_errors::SourceLogs;
 
@@ -214,7 +213,7 @@ impl ReceiveError {
     /// Returns whether the source has refused the connection or the login. A change at the source can correct this,
     /// for example a new password or certificate.
     pub(crate) fn is_denied_connection(&self) -> bool {
-        matches!(self, Self::Connection(error) if !is_transient(error) && error.code() != Some(SOURCE_FATAL_ERROR_READING_BINLOG))
+        matches!(self, Self::Connection(error) if !error.is_transient() && error.code() != Some(SOURCE_FATAL_ERROR_READING_BINLOG))
     }
 }
 

@@ -11,7 +11,6 @@
 //! | receive notices of lost connections and full disks, and progress | implement [`ReceiveReporter`] |
 //! | read the statistics of a run from any thread | [`SharedReceiveStats`] |
 //! | pause a run, purge or protect its logs, change their compression | [`ReceiveControl`] |
-//! | distinguish transient errors of a source from permanent ones | [`is_transient`] |
 //! | request the transactions that are not in a set of GTIDs | [`start_after`] |
 //!
 //! Whatever stops a run, the same call resumes after the last whole event on disk. A run ends when the token of its
@@ -47,7 +46,6 @@ mod source_status;
 mod start_point;
 
 pub use crate::compression_statistics::CompressionStatistics;
-pub use crate::disconnect::is_transient;
 pub use crate::error::{ReceiveError, ReceiveFailure};
 pub use crate::monitor::SharedReceiveStats;
 pub use crate::receive_control::{ControlError, ReceiveControl};

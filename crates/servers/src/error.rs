@@ -141,7 +141,22 @@ pub enum ConnectionError {
     },
 }
 
+/// Transient errors of a server: too many connections (1040, 1203), shutdown (1053), interrupted connection (1158 to 1161),
+/// killed connection (1317, 1927, 3169), server not ready yet or going offline (1077, 3032, 3100, 3168).
+const TRANSIENT_CODES: [u16; 14] =
+    [1040, 1053, 1077, 1158, 1159, 1160, 1161, 1203, 1317, 1927, 3032, 3100, 3168, 3169];
+
 impl ConnectionError {
+    /// Returns whether the error is transient: another attempt may succeed.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            // A password command may fail for a while.
+            Self::Lost { .. } | Self::Silent { .. } | Self::Password(_) => true,
+            Self::Refused { code, .. } => TRANSIENT_CODES.contains(code),
+            _ => false,
+        }
+    }
+
     /// Returns the server's error number, if the server refused.
     pub const fn code(&self) -> Option<u16> {
         match self {

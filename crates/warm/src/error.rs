@@ -42,18 +42,9 @@ impl WarmError {
     }
 
     /// Returns whether the error is temporary, such as a server restart.
-    pub(crate) const fn is_transient(&self) -> bool {
+    pub(crate) fn is_transient(&self) -> bool {
         let Self::Server { cause, .. } = self else { return false };
-        match cause {
-            // A cancelled query means the end of the run.
-            servers::ConnectionError::Lost { .. }
-            | servers::ConnectionError::Silent { .. }
-            | servers::ConnectionError::Cancelled => true,
-            servers::ConnectionError::Refused { code, .. } => matches!(
-                *code,
-                1040 | 1053 | 1077 | 1158..=1161 | 1203 | 1317 | 1927 | 3032 | 3100 | 3168 | 3169
-            ),
-            _ => false,
-        }
+        // A cancelled query means the end of the run.
+        matches!(cause, servers::ConnectionError::Cancelled) || cause.is_transient()
     }
 }

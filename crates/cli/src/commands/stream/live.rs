@@ -10,7 +10,7 @@ use anyhow::anyhow;
 use binlog::server_error::SOURCE_FATAL_ERROR_READING_BINLOG;
 use binlog::{DecodeError, EventFormat, EventType, MAGIC};
 use logs::{LogEvent, is_file_name};
-use receive::{is_transient, start_after};
+use receive::start_after;
 use servers::{
     ConnectionError, GtidMode, LinkOptions, LiveSource, ServerAddress, ServerFacts, SqlConnection,
 };
@@ -355,8 +355,8 @@ fn process_event(
     warn_of_names(streamer);
     taken.map_err(|error| match error {
         // The server of the catalogue may be unreachable temporarily. Other errors of the catalogue are permanent.
-        StreamError::Catalogue { ref cause, .. } => match cause.downcast_ref() {
-            Some(cause) if is_transient(cause) || matches!(cause, ConnectionError::Cancelled) => {
+        StreamError::Catalogue { ref cause, .. } => match cause.downcast_ref::<ConnectionError>() {
+            Some(cause) if cause.is_transient() || matches!(cause, ConnectionError::Cancelled) => {
                 StreamDisconnect::Lost(ConnectionError::lost(error.to_string()))
             }
             _ => StreamDisconnect::Failed(CommandFailure::NotStarted(error.into())),
@@ -533,7 +533,7 @@ impl From<ConnectionError> for StreamDisconnect {
     fn from(error: ConnectionError) -> Self {
         match error {
             ConnectionError::Cancelled => Self::Cancelled,
-            error if is_transient(&error) => Self::Lost(error),
+            error if error.is_transient() => Self::Lost(error),
             error => Self::Failed(CommandFailure::Failed(error.into())),
         }
     }
