@@ -11,6 +11,9 @@ use crate::warm_shared::{SearchJob, SearchQuery, WarmShared};
 
 /// Pause before another attempt to connect.
 const RETRY_BACKOFF: Duration = Duration::from_millis(500);
+/// Backoff after an error that is not transient, such as a refused login: a server blocks accounts and hosts with many
+/// failed logins.
+const LOGIN_BACKOFF: Duration = Duration::from_secs(30);
 
 /// Errors for dropped objects: unknown database (1049), column (1054), table (1146) or index (1176).
 const MISSING_OBJECT_ERRORS: [u16; 4] = [1049, 1054, 1146, 1176];
@@ -68,10 +71,14 @@ fn open(shared: &WarmShared, address: &ServerAddress, flavour: Flavour) -> Optio
                 shared.add_connection(connection.id());
                 return Some(WorkerConnection { connection, session: None });
             }
-            Err(error @ ConnectionError::Refused { .. }) => count_refusal(shared, &error),
-            Err(_) => {}
+            Err(error) => {
+                let backoff = if error.is_transient() { RETRY_BACKOFF } else { LOGIN_BACKOFF };
+                if let ConnectionError::Refused { .. } = error {
+                    count_refusal(shared, &error);
+                }
+                shared.sleep(backoff);
+            }
         }
-        shared.sleep(RETRY_BACKOFF);
     }
 }
 
