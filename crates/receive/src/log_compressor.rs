@@ -282,10 +282,12 @@ impl CompressionThread {
         if done.outcome == RewriteOutcome::Written {
             self.stats.count_compressed_log(&done.report.tally);
         }
-        self.stats.count_stored_log(count_compression(log, keyring)?);
+        let counted = count_compression(log, keyring);
+        // Also if the count failed: a retry finds a compressed log, and does not come here again.
         if done.outcome == RewriteOutcome::Written {
             self.remove_purged(log);
         }
+        self.stats.count_stored_log(counted?);
         Ok(())
     }
 
