@@ -39,7 +39,8 @@ impl FailoverMerge {
     /// Returns the merge that continues after `contents`.
     pub(crate) fn after_contents(contents: LogContents) -> Self {
         let LogContents { gtids, sequence_number, .. } = contents;
-        Self { gtids, head: LogHead::Stored, last: sequence_number, buffer: Vec::new() }
+        // The number comes from a log, which can contain any. A negative one is like none.
+        Self { gtids, head: LogHead::Stored, last: sequence_number.max(0), buffer: Vec::new() }
     }
 
     /// Returns the start of the stream.
