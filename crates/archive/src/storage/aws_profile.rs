@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::env;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -21,9 +22,13 @@ const UNSUPPORTED: [&str; 3] = ["role_arn", "sso_session", "sso_start_url"];
 /// Fails if only an unsupported setting of the profile names credentials.
 pub(super) fn with_profile(mut builder: AmazonS3Builder) -> Result<AmazonS3Builder, String> {
     let profile = env::var("AWS_PROFILE").unwrap_or_else(|_| "default".to_owned());
-    let credentials = read_section("AWS_SHARED_CREDENTIALS_FILE", ".aws/credentials", &profile);
+    let credentials = read_section("AWS_SHARED_CREDENTIALS_FILE", ".aws/credentials", &profile)?;
     let section = if profile == "default" { profile.clone() } else { format!("profile {profile}") };
-    let config = read_section("AWS_CONFIG_FILE", ".aws/config", &section);
+    let config = read_section("AWS_CONFIG_FILE", ".aws/config", &section)?;
+    if credentials.is_none() && config.is_none() && env::var_os("AWS_PROFILE").is_some() {
+        return Err(format!("no file has the AWS profile {profile} of AWS_PROFILE"));
+    }
+    let (credentials, config) = (credentials.unwrap_or_default(), config.unwrap_or_default());
     let value = |name: &str| credentials.get(name).or_else(|| config.get(name)).cloned();
     let has_keys = builder.get_config_value(&AmazonS3ConfigKey::AccessKeyId).is_some();
     if let (false, Some(id), Some(secret)) =
@@ -61,21 +66,30 @@ pub(super) fn with_profile(mut builder: AmazonS3Builder) -> Result<AmazonS3Build
     })
 }
 
-/// Returns the settings of one section. A file that is missing has none.
-fn read_section(variable: &str, file: &str, section: &str) -> HashMap<String, String> {
+/// Returns the settings of one section; `None` if the file or the section is missing.
+fn read_section(
+    variable: &str,
+    file: &str,
+    section: &str,
+) -> Result<Option<HashMap<String, String>>, String> {
     let path = env::var_os(variable).map(PathBuf::from);
-    let path = path.or_else(|| env::home_dir().map(|home| home.join(file)));
-    let text = path.and_then(|path| fs::read_to_string(path).ok()).unwrap_or_default();
-    parse_section(&text, section)
+    let Some(path) = path.or_else(|| env::home_dir().map(|home| home.join(file))) else { return Ok(None) };
+    match fs::read_to_string(&path) {
+        Ok(text) => Ok(parse_section(&text, section)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(format!("could not read {}: {error}", path.display())),
+    }
 }
 
-fn parse_section(text: &str, section: &str) -> HashMap<String, String> {
+/// Returns the settings of one section; `None` if the text has no such section.
+fn parse_section(text: &str, section: &str) -> Option<HashMap<String, String>> {
     let mut settings = HashMap::new();
-    let mut is_inside = false;
+    let (mut is_inside, mut is_found) = (false, false);
     for line in text.lines() {
         let trimmed = line.trim();
         if let Some(name) = trimmed.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
             is_inside = name.trim() == section;
+            is_found |= is_inside;
             continue;
         }
         // Indented lines belong to the setting above them.
@@ -84,7 +98,7 @@ fn parse_section(text: &str, section: &str) -> HashMap<String, String> {
             settings.insert(name.trim().to_ascii_lowercase(), value.trim().to_owned());
         }
     }
-    settings
+    is_found.then_some(settings)
 }
 
 #[cfg(test)]
@@ -96,16 +110,13 @@ mod tests {
         let text = "[default]\nregion = eu-west-1\ns3 =\n  max_concurrent_requests = 9\n\n# region = x\n\
                     [profile backup]\nREGION=us-east-2\nendpoint_url = http://127.0.0.1:9000\n";
         let check = |section: &str, name: &str, expected: Option<&str>| {
-            assert_eq!(
-                parse_section(text, section).get(name).map(String::as_str),
-                expected,
-                "{section} {name}"
-            );
+            let settings = parse_section(text, section).unwrap_or_default();
+            assert_eq!(settings.get(name).map(String::as_str), expected, "{section} {name}");
         };
         check("default", "region", Some("eu-west-1"));
         check("default", "max_concurrent_requests", None);
         check("profile backup", "region", Some("us-east-2"));
         check("profile backup", "endpoint_url", Some("http://127.0.0.1:9000"));
-        check("backup", "region", None);
+        assert_eq!(parse_section(text, "backup"), None);
     }
 }
