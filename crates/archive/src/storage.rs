@@ -419,8 +419,13 @@ fn open_directory(location: &str, missing: MissingDirectory) -> Result<Arc<dyn O
     Ok(Arc::new(store.with_fsync(true)))
 }
 
+/// Returns the error for a location. A URL with `@` may contain a password: the error has only its scheme.
 fn invalid(location: &str, why: impl fmt::Display) -> ArchiveError {
-    ArchiveError::Location { location: location.to_owned(), why: why.to_string() }
+    let location = match location.split_once("://") {
+        Some((scheme, rest)) if rest.contains('@') => format!("{scheme}://…"),
+        _ => location.to_owned(),
+    };
+    ArchiveError::Location { location, why: why.to_string() }
 }
 
 /// Name and content of an object that was read.
