@@ -129,6 +129,12 @@ pub enum ArchiveError {
         /// Log.
         name: String,
     },
+    /// No manifest names the log: it was removed from the archive.
+    #[error("the archive no longer has the log {name}")]
+    UnknownLog {
+        /// Log.
+        name: String,
+    },
     /// The segment of a manifest is not in the archive.
     #[error("the archive has no segment {name}, which a manifest names")]
     MissingSegment {

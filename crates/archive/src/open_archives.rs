@@ -82,8 +82,7 @@ impl ArchivedLogs for OpenArchives {
         let (location, name) = log_of_archive(log)?;
         let opened = self.archive(&location).map_err(|error| unreadable(log, &error)).and_then(|archive| {
             let found = archive.known.manifests.iter().find(|manifest| manifest.log == name);
-            let missing = || unreadable(log, &ArchiveError::MissingSegment { name });
-            let manifest = found.ok_or_else(missing)?;
+            let manifest = found.ok_or_else(|| unreadable(log, &ArchiveError::UnknownLog { name }))?;
             let opened = archive.archive.open_log(manifest);
             let log = opened.map_err(|cause| unreadable(log, &ArchiveError::Read { cause }))?;
             Ok(Box::new(log) as Box<dyn Read + Send>)
