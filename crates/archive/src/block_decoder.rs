@@ -3,7 +3,7 @@
 use binlog::{EventChecksum, EventFlags, EventFormat, EventHeader, EventType, HEADER_SIZE, MAGIC};
 
 use crate::block_encoder::{FORMS, MAPS};
-use crate::block_frame::{BLOCK_HEAD_SIZE, BlockFrame, BlockKind, parse_body, parse_head};
+use crate::block_frame::{BlockFrame, BlockKind, parse_body, parse_head};
 use crate::event_fields::FieldReader;
 use crate::event_form::{BodyForm, EventForm, PositionForm};
 use crate::log_block::BlockContext;
@@ -93,7 +93,7 @@ impl BlockDecoder {
         let (head, body) = block.split_first_chunk().ok_or(SegmentError::Truncated { offset: 0 })?;
         let (_, checksum) = parse_head(*head, 0)?;
         let frame = parse_body(body, checksum).map_err(|damage| damage.at(0))?;
-        self.decode(&frame, out).map_err(|damage| damage.at(BLOCK_HEAD_SIZE as u64))
+        self.decode(&frame, out).map_err(|damage| damage.at(0))
     }
 
     /// Replaces `out` with the log's bytes of a block.

@@ -138,8 +138,10 @@ fn parse(output: &[u8], now: Timestamp) -> Result<RenewedCredential, String> {
     let expires_at = output.expiration.as_deref().map(str::parse::<Timestamp>).transpose();
     let expires_at = expires_at.map_err(|_| "the Expiration of its output is not a time".to_owned())?;
     // Credentials that expire within the margin are not renewed at each request.
-    let renewal =
-        |expires_at: Timestamp| (expires_at - RENEWAL_MARGIN).max(expires_at.min(now + RENEWAL_INTERVAL));
+    let renewal = |expires_at: Timestamp| {
+        let early = expires_at.checked_sub(RENEWAL_MARGIN).unwrap_or(expires_at);
+        early.max(expires_at.min(now + RENEWAL_INTERVAL))
+    };
     let token = output.session_token;
     let credential = Arc::new(AwsCredential { key_id, secret_key, token });
     Ok(RenewedCredential { credential, renew_at: expires_at.map(renewal) })
