@@ -1,5 +1,6 @@
 //! `bintide.changes`: row changes as Arrow record batches.
 
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, ThreadId};
@@ -79,7 +80,7 @@ pub(crate) fn changes(
         found.leave_out_archived(&settings.selection);
     }
     let worker = Worker::start(move |output| decode(found, settings, names, output))?;
-    let queue = Arc::new(BatchQueue { worker, first: Mutex::new(None), thread: thread::current().id() });
+    let queue = Arc::new(BatchQueue { worker, first: Mutex::default(), thread: thread::current().id() });
     Ok(Changes { queue })
 }
 
@@ -129,7 +130,7 @@ pub(crate) struct Changes {
 struct BatchQueue {
     worker: Worker<RecordBatch>,
     /// Batch that was fetched only for its schema.
-    first: Mutex<Option<RecordBatch>>,
+    first: Mutex<VecDeque<RecordBatch>>,
     /// Thread that called `changes`. Waits of this thread check for signals.
     thread: ThreadId,
 }
@@ -179,14 +180,15 @@ impl BatchQueue {
     }
 
     fn take_first(&self) -> Option<RecordBatch> {
-        self.first.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.first.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
     }
 
     /// Returns the schema of the next batch; one without columns if there is none.
     fn schema(&self, py: Python<'_>) -> PyResult<SchemaRef> {
         let next = self.next(py)?;
         let schema = next.as_ref().map_or_else(|| Arc::new(Schema::empty()), RecordBatch::schema);
-        *self.first.lock().unwrap_or_else(PoisonError::into_inner) = next;
+        // Another thread may have put back a batch meanwhile.
+        self.first.lock().unwrap_or_else(PoisonError::into_inner).extend(next);
         Ok(schema)
     }
 
