@@ -108,8 +108,9 @@ impl Release {
         }
         let archive = directory.join("source.tar");
         run(Command::new("git").args(["archive", "--output"]).arg(&archive).arg("HEAD").current_dir(&root))?;
+        // Sources with the time of the commit would look older than an earlier build of another commit.
         run(Command::new("tar")
-            .arg("--extract")
+            .args(["--extract", "--touch"])
             .arg("--file")
             .arg(&archive)
             .arg("--directory")

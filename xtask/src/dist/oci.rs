@@ -82,9 +82,15 @@ fn stage_layer(work: &Path, staged: &StagedPackage) -> Result<PathBuf> {
         fs::create_dir_all(to.parent().context("a file without a directory")?)?;
         run(Command::new("cp").args(["--recursive", "--dereference"]).arg(&from).arg(&to))?;
     }
+    let zones = root.join("usr/share/zoneinfo");
     // Other forms of the same zones, which bintide does not read.
     for form in ["posix", "right"] {
-        testkit::remove_dir(&root.join("usr/share/zoneinfo").join(form))?;
+        testkit::remove_dir(&zones.join(form))?;
+    }
+    // The zone of this machine.
+    let local = zones.join("localtime");
+    if local.exists() {
+        fs::remove_file(local)?;
     }
     layer.normalize_modes()?;
     fs::create_dir(root.join("tmp"))?;
