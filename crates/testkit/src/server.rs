@@ -284,9 +284,13 @@ pub fn stop_lasting(directory: &Path) -> Result<()> {
     let pid_file = directory.join("pid");
     match fs::read_to_string(&pid_file) {
         Ok(text) => {
-            let pid = Pid::from_raw(text.trim().parse().context("the pid file does not contain a number")?);
-            kill(pid, Signal::SIGTERM).context("could not stop the server")?;
-            wait_until_within(SERVER_TIMEOUT, "the end of the server", || Ok(!pid_file.exists()))?;
+            let number: i32 = text.trim().parse().context("the pid file does not contain a number")?;
+            // After a crash, the number can be that of another process.
+            let arguments = fs::read(format!("/proc/{number}/cmdline")).unwrap_or_default();
+            if String::from_utf8_lossy(&arguments).contains(&*directory.to_string_lossy()) {
+                kill(Pid::from_raw(number), Signal::SIGTERM).context("could not stop the server")?;
+                wait_until_within(SERVER_TIMEOUT, "the end of the server", || Ok(!pid_file.exists()))?;
+            }
         }
         Err(cause) if cause.kind() == ErrorKind::NotFound => {}
         Err(cause) => return Err(cause).context("could not read the pid file"),

@@ -43,6 +43,9 @@ fn bound(command: &Command) -> Command {
     } else {
         Command::new(command.get_program())
     };
+    if let Some(directory) = command.get_current_dir() {
+        bound.current_dir(directory);
+    }
     let variables = command.get_envs().filter_map(|(name, value)| Some((name, value?)));
     bound
         .envs(variables)
