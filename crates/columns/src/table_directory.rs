@@ -72,10 +72,7 @@ impl TableDirectories {
         let columns: Vec<DirectoryColumn> = schema
             .columns
             .iter()
-            .map(|column| DirectoryColumn {
-                name: encode(&column.name),
-                family: family(&column.data_type),
-            })
+            .map(|column| DirectoryColumn { name: encode(&column.name), family: family(&column.data_type) })
             .collect();
         let fits = |version: &Vec<DirectoryColumn>| {
             version.iter().all(|known| columns.iter().all(|column| column.fits(known)))

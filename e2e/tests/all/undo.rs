@@ -552,7 +552,10 @@ fn reordered_columns_are_noticed() -> Result<()> {
     let log = directory.path().join("inverse");
     let written = run(logs, &[&format!("--gtid={deletion}")], &log)?;
     let warning = String::from_utf8_lossy(&written.stderr);
-    ensure!(written.status.success() && warning.contains("the columns of d.notes were reordered"), "{written:?}");
+    ensure!(
+        written.status.success() && warning.contains("the columns of d.notes were reordered"),
+        "{written:?}"
+    );
     let undone = undo_on(&server, logs, &[&format!("--gtid={update}")])?;
     let rows = server.sql("select id, a, b from d.notes")?;
     ensure!(undone.status.success() && rows == "2\t30\t40\n", "{rows}{undone:?}");
@@ -607,7 +610,8 @@ fn logs_that_are_missing_are_noticed() -> Result<()> {
         ensure!(output.status.code() == Some(code) && error.contains(expected), "{args:?}: {output:?}");
         Ok(())
     };
-    let (stream, single) = (["stream", "--format=maxwell", "--columns=numbered", "--out"], [logs[1].clone(), logs[3].clone()]);
+    let (stream, single) =
+        (["stream", "--format=maxwell", "--columns=numbered", "--out"], [logs[1].clone(), logs[3].clone()]);
     writes(&stream, &store, 2, ": their records could not be written later; give the missing logs")?;
     writes(&stream, &single, 0, ": their records are not written")?;
     writes(&["export", "--columns=numbered", "--to"], &store, 0, ": their row changes are not exported")
