@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail, ensure};
 use rdkafka::message::{Headers as _, Message as _};
 use serde_json::Value;
-use testkit::{KafkaBroker, KafkaTopics, TestServer};
+use testkit::{KafkaBroker, KafkaTopics, PythonEnvironment, TestServer};
 
 use crate::program::bintide;
 
@@ -145,6 +145,20 @@ pub fn unrouted(records: Vec<TopicRecord>) -> Result<Vec<TopicRecord>> {
         Ok(record)
     };
     records.into_iter().map(unrouted).collect()
+}
+
+/// Allows an account only these operations on a topic, such as `READ`, in place of those that it was allowed before.
+///
+/// # Errors
+///
+/// Fails if the broker does not change the permissions.
+pub fn allow_only(broker: &KafkaBroker, topic: &str, user: &str, operations: &[&str]) -> Result<()> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("readers/allow.py");
+    let mut command = Command::new(PythonEnvironment::KAFKA.python()?);
+    command.arg(script).args([&broker.address(), topic, user]).args(operations).stdin(Stdio::null());
+    let output = command.output()?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Ok(())
 }
 
 /// Returns a command that streams to a broker.

@@ -235,7 +235,9 @@ impl BatchSender {
             self.committer.check_stop(begun)?;
             let recovered = match failure {
                 TransactionFailure::Abort(reason) => self.recover_from_abort(&mut batch.records, &reason),
-                TransactionFailure::Fatal(error) => Err(error),
+                TransactionFailure::Fatal(error) => {
+                    Err(self.authorization_error(&batch.records).unwrap_or(error))
+                }
             };
             if let Err(error) = recovered {
                 if !self.may_reconnect(batch, &error) {
@@ -408,12 +410,37 @@ impl BatchSender {
         if !numbers.is_empty() {
             return self.recover_from_oversize(records, &numbers);
         }
+        if let Some(error) = self.authorization_error(records) {
+            return Err(error);
+        }
         if self.state.set_error(reason) {
             self.settings.notices.notify(KafkaNotice::TransactionAborted { reason: reason.to_owned() });
         }
         self.abort_transaction()?;
         thread::sleep(BACKOFF);
         Ok(())
+    }
+
+    /// Returns the error of a transaction that has failed because the account may not write to one of its topics. The brokers
+    /// would refuse its records again.
+    fn authorization_error(&self, records: &PendingRecords) -> Option<KafkaSinkError> {
+        if self.transaction == KafkaTransactionState::None
+            || self.committer.transaction_error() != Some(RDKafkaErrorCode::TopicAuthorizationFailed)
+        {
+            return None;
+        }
+        // Takes librdkafka's log, which names the topic.
+        self.committer.producer.poll(ABORT_POLL_INTERVAL);
+        let topics = self.committer.producer.context().unauthorized_topic();
+        Some(KafkaSinkError::NotAuthorized { topics: topics.unwrap_or_else(|| self.topics_of(records)) })
+    }
+
+    /// Returns the names of the topics of records.
+    fn topics_of(&self, records: &PendingRecords) -> String {
+        let numbers = (0..records.len()).filter_map(|number| Some(records.get(number)?.topic));
+        let numbers: BTreeSet<usize> = numbers.collect();
+        let names: Vec<&str> = numbers.into_iter().map(|number| self.topics.name(number)).collect();
+        names.join(", ")
     }
 
     /// Aborts the transaction, of which the brokers refuse batches with these records as too large. With smaller batches,

@@ -135,6 +135,14 @@ pub enum KafkaSinkError {
         /// Reason.
         reason: String,
     },
+    /// Topics to which the account may not write.
+    #[error(
+        "the brokers do not allow this account to write to the topic {topics}: give it the permission WRITE on the topic"
+    )]
+    NotAuthorized {
+        /// Name; all topics of the transaction if the brokers do not name one.
+        topics: String,
+    },
     /// A stop was requested before the brokers confirmed a transaction.
     #[error("the brokers did not confirm the last records, which the next run writes again: {reason}")]
     Unconfirmed {

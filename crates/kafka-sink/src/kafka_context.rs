@@ -23,6 +23,8 @@ pub(crate) struct KafkaContext {
     notices: KafkaNoticeReceiver,
     /// Their number is bounded by that of the pending records.
     failures: Mutex<Vec<DeliveryFailure>>,
+    /// Topic to which this account may not write; `None` until librdkafka's log names one.
+    unauthorized_topic: Mutex<Option<String>>,
     /// True after an error of TLS or of a login.
     is_refused: AtomicBool,
     /// Source of tokens for logins; `None` for other logins.
@@ -43,7 +45,8 @@ impl KafkaContext {
         notices: KafkaNoticeReceiver,
         tokens: Option<Arc<TokenClient>>,
     ) -> Self {
-        Self { state, notices, failures: Mutex::default(), is_refused: AtomicBool::new(false), tokens }
+        let (failures, unauthorized_topic) = (Mutex::default(), Mutex::default());
+        Self { state, notices, failures, unauthorized_topic, is_refused: AtomicBool::new(false), tokens }
     }
 
     pub(crate) const fn state(&self) -> &SharedKafkaState {
@@ -65,6 +68,11 @@ impl KafkaContext {
         !self.failures().is_empty()
     }
 
+    /// Returns the topic to which this account may not write, if librdkafka has named it.
+    pub(crate) fn unauthorized_topic(&self) -> Option<String> {
+        self.unauthorized_topic.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     fn failures(&self) -> MutexGuard<'_, Vec<DeliveryFailure>> {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -78,6 +86,10 @@ impl ClientContext for KafkaContext {
     }
 
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        if let Some(topic) = unauthorized_topic_in(facility, message) {
+            let mut found = self.unauthorized_topic.lock().unwrap_or_else(PoisonError::into_inner);
+            found.get_or_insert_with(|| topic.to_owned());
+        }
         self.notices.notify(log_notice(level, facility, message));
     }
 
@@ -115,6 +127,16 @@ impl ProducerContext for KafkaContext {
         let code = error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Unknown);
         self.failures().push(DeliveryFailure { number, code });
     }
+}
+
+/// Returns the topic that a message in librdkafka's log names as one to which this account may not write. The error of the
+/// transaction does not name it.
+fn unauthorized_topic_in<'m>(facility: &str, message: &'m str) -> Option<&'m str> {
+    if facility != "ADDPARTS" || !message.ends_with("Topic authorization failed") {
+        return None;
+    }
+    let (_, rest) = message.split_once("Failed to add partition \"")?;
+    rest.split_once('"').map(|(topic, _)| topic)
 }
 
 /// Returns the notice of a message in librdkafka's log.
@@ -171,7 +193,20 @@ pub(crate) const fn is_permanent(code: RDKafkaErrorCode) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::transaction_text;
+    use super::{transaction_text, unauthorized_topic_in};
+
+    #[test]
+    fn topics_without_permission_are_in_the_log() {
+        let check = |facility: &str, reason: &str, expected: Option<&str>| {
+            let message = format!(
+                "[thrd:main]: b1:9092/1: Failed to add partition \"p.d.t\" [0] to transaction: {reason}"
+            );
+            assert_eq!(unauthorized_topic_in(facility, &message), expected, "{facility}: {reason}");
+        };
+        check("ADDPARTS", "Broker: Topic authorization failed", Some("p.d.t"));
+        check("ADDPARTS", "Broker: Operation not attempted", None);
+        check("TXNERR", "Broker: Topic authorization failed", None);
+    }
 
     #[test]
     fn transactions_are_named_by_their_gtid() {

@@ -117,6 +117,15 @@ impl TransactionCommitter {
         Ok(())
     }
 
+    /// Returns the error of the open transaction, if it has failed and must be aborted.
+    pub(crate) fn transaction_error(&self) -> Option<RDKafkaErrorCode> {
+        // While a transaction is open, librdkafka begins no other one. It returns the error of a transaction that has failed.
+        match self.producer.begin_transaction() {
+            Err(KafkaError::Transaction(cause)) if cause.txn_requires_abort() => Some(cause.code()),
+            _ => None,
+        }
+    }
+
     /// Returns the error after which the producer is not usable any more.
     pub(crate) fn fatal_error(&self, what: &'static str, error: &KafkaError) -> KafkaSinkError {
         let code = match self.producer.client().fatal_error() {

@@ -5,10 +5,10 @@ use std::io::{self, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, ensure};
-use e2e::kafka::{read_matching_topics, stream_to_address};
+use e2e::kafka::{allow_only, read_matching_topics, stream_to_address};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use tempfile::TempDir;
 use testkit::{KafkaBroker, KafkaTopics, SecuredListeners};
@@ -19,6 +19,16 @@ const LOGIN_PROPERTIES: [&str; 4] = [
     "listener.name.sasl_plaintext.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required user_bintide=\"right\";",
     "listener.name.sasl_plaintext.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;",
     "listener.name.sasl_plaintext.oauthbearer.sasl.jaas.config=org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub=\"broker\";",
+];
+
+/// Time limit of a run that the brokers refuse.
+const REFUSAL_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Permissions of accounts. An account may do everything with a topic without permissions.
+const PERMISSION_PROPERTIES: [&str; 3] = [
+    "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found=true",
+    "super.users=User:ANONYMOUS",
 ];
 
 /// A broker with one secured listener, and a log whose records go there.
@@ -36,7 +46,16 @@ struct StreamRun {
 
 impl Stage {
     fn with_logins() -> Result<Self> {
-        let (protocols, properties) = (&["SASL_PLAINTEXT"][..], &LOGIN_PROPERTIES[..]);
+        Self::with_properties(&LOGIN_PROPERTIES)
+    }
+
+    /// Starts a broker with logins that checks permissions. The listener without logins may do everything.
+    fn with_permissions() -> Result<Self> {
+        Self::with_properties(&[&LOGIN_PROPERTIES[..], &PERMISSION_PROPERTIES[..]].concat())
+    }
+
+    fn with_properties(properties: &[&str]) -> Result<Self> {
+        let protocols = &["SASL_PLAINTEXT"];
         let scram_users = &["SCRAM-SHA-512=[name=bintide,password=right]"];
         let broker = KafkaBroker::start_secured(SecuredListeners { protocols, properties, scram_users })?;
         Ok(Self { broker, directory: TempDir::new()? })
@@ -99,6 +118,30 @@ fn passwords_are_checked() -> Result<()> {
     let scram = "sasl.mechanism=SCRAM-SHA-512";
     stage.check_records("scram", &login(scram, right))?;
     stage.check_refusal(&login(scram, wrong), &["Authentication failed"])
+}
+
+/// Topics to which the account may not write are named, and the next run writes all records.
+#[test]
+fn missing_permissions_are_named() -> Result<()> {
+    let stage = Stage::with_permissions()?;
+    let login = [
+        "security.protocol=sasl_plaintext",
+        "sasl.mechanism=PLAIN",
+        "sasl.username=bintide",
+        "sasl.password=right",
+    ];
+    let allow = |topic: &str, operations: &[&str]| allow_only(&stage.broker, topic, "bintide", operations);
+    let check_refusal = |topic: &str, permission: &str| {
+        let begun = Instant::now();
+        stage.check_refusal(&login, &[topic, permission])?;
+        ensure!(begun.elapsed() < REFUSAL_TIMEOUT, "{topic}: {} s", begun.elapsed().as_secs());
+        Ok(())
+    };
+    KafkaTopics::new(&stage.broker)?.create(&["refused.fk.parent"], 1)?;
+    allow("refused.fk.parent", &["READ"])?;
+    check_refusal("write to the topic refused.fk.parent", "WRITE")?;
+    allow("refused.fk.parent", &["READ", "WRITE"])?;
+    stage.check_records("refused", &login)
 }
 
 /// A server of tokens, which ends with the test. The client `bintide` has the secret `right`.
