@@ -361,6 +361,8 @@ impl BatchSender {
         batch: &PendingBatch,
         error: KafkaSinkError,
     ) -> Result<FailedOutcome, KafkaSinkError> {
+        // Until a commit succeeds, `/readyz` returns the error.
+        self.state.set_error(&error.to_string());
         self.settings.notices.notify(KafkaNotice::Reconnecting { error: error.to_string() });
         let config = ConnectionConfig::renewed(&self.settings)?;
         self.replace_producer(&config)?;
@@ -389,7 +391,6 @@ impl BatchSender {
         let (producer, _) = connect(config, &self.settings, &self.state, self.batch_size)?;
         self.committer.producer = Arc::new(producer);
         self.transaction = KafkaTransactionState::None;
-        self.state.begin_waiting();
         Ok(())
     }
 

@@ -175,7 +175,7 @@ pub(crate) fn transaction_timeout(settings: &KafkaSettings) -> Duration {
 }
 
 /// Creates a producer, fences off earlier ones of the same stream, and ends their transactions. Also returns the topics that
-/// exist.
+/// exist. The state remains that of a wait: the caller ends it, unless records wait.
 pub(crate) fn connect(
     connection: &ConnectionConfig,
     settings: &KafkaSettings,
@@ -192,7 +192,6 @@ pub(crate) fn connect(
     let existing = wait_for_topics(&producer, settings, connection.refusal_timeout)?;
     init_transactions(&producer, settings, connection.refusal_timeout)?;
     abort_lost_transaction(&producer, connection, &stream_topics(settings, &existing))?;
-    state.end_waiting();
     Ok((producer, existing))
 }
 

@@ -142,6 +142,7 @@ impl KafkaSink {
         let config = ConnectionConfig::new(settings)?;
         let batch_size = size_property(settings, "batch.size");
         let (producer, existing) = connect(&config, settings, state, batch_size)?;
+        state.end_waiting();
         let is_stop_requested = settings.is_stop_requested;
         let mut topics = TopicCatalogue::new(settings, config.clone(), existing);
         let progress_topic = topics.progress_topic()?;
