@@ -105,6 +105,10 @@ impl ClientContext for KafkaContext {
     fn error(&self, error: KafkaError, reason: &str) {
         self.notices.notify(error_notice(&error, reason));
         let code = error.rdkafka_error_code();
+        // The brokers are connected, and the next request of the producer returns the error.
+        if code.is_some_and(is_fenced) {
+            return;
+        }
         if matches!(code, Some(RDKafkaErrorCode::Authentication | RDKafkaErrorCode::SSL)) {
             self.is_refused.store(true, Ordering::Relaxed);
         }
@@ -188,6 +192,14 @@ pub(crate) const fn is_permanent(code: RDKafkaErrorCode) -> bool {
             | RDKafkaErrorCode::UnknownTopic
             | RDKafkaErrorCode::UnknownPartition
             | RDKafkaErrorCode::PolicyViolation
+    )
+}
+
+/// Returns whether another producer of the stream has taken over.
+pub(crate) const fn is_fenced(code: RDKafkaErrorCode) -> bool {
+    matches!(
+        code,
+        RDKafkaErrorCode::Fenced | RDKafkaErrorCode::ProducerFenced | RDKafkaErrorCode::InvalidProducerEpoch
     )
 }
 

@@ -12,7 +12,7 @@ use rdkafka::producer::{BaseProducer, Producer as _};
 
 use crate::error::KafkaSinkError;
 use crate::kafka_connection::{is_retriable, reason_of};
-use crate::kafka_context::KafkaContext;
+use crate::kafka_context::{KafkaContext, is_fenced};
 use crate::kafka_state::SharedKafkaState;
 
 /// Time that a run waits for the brokers after a stop was requested.
@@ -133,11 +133,7 @@ impl TransactionCommitter {
             None => error.rdkafka_error_code(),
         };
         match code {
-            Some(
-                RDKafkaErrorCode::Fenced
-                | RDKafkaErrorCode::ProducerFenced
-                | RDKafkaErrorCode::InvalidProducerEpoch,
-            ) => KafkaSinkError::Fenced { name: self.name.clone() },
+            Some(code) if is_fenced(code) => KafkaSinkError::Fenced { name: self.name.clone() },
             _ => KafkaSinkError::Other { what, reason: reason_of(error) },
         }
     }

@@ -535,6 +535,7 @@ fn second_run_fences_off_the_first() -> Result<()> {
         "{}: {printed}",
         ran.status
     );
+    ensure!(!printed.contains("the connection to Kafka is lost"), "{printed}");
     wait_for_within(TIMEOUT, || compare_with_pipe(&broker, &source, KEYS).map(drop))?;
     second.interrupt()?;
     let ended = second.output()?;
