@@ -14,7 +14,7 @@ use crate::java_map::{JavaMapEntry, parse_java_map};
 use crate::kafka_connection::ConnectionConfig;
 use crate::kafka_sink::KafkaSettings;
 use crate::record_identity::RecordPlace;
-use crate::topic_reader::{PartitionRange, TopicReader, parts};
+use crate::topic_reader::{PartitionRange, TopicReader, parts, reader_reason};
 
 /// Name of the server in the progress of an adopted stream: the position counts only for its GTIDs.
 const SERVER: &str = "debezium";
@@ -130,7 +130,7 @@ impl DebeziumOffset {
     ) -> Result<Self, DebeziumOffsetError> {
         let failed = |error: KafkaError| DebeziumOffsetError::Topic {
             topic: topic.to_owned(),
-            reason: error.to_string(),
+            reason: reader_reason(&error),
         };
         // The last record of a key counts.
         let mut offsets: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();

@@ -97,6 +97,16 @@ pub enum KafkaSinkError {
         /// Its policy.
         policy: String,
     },
+    /// Saved progress that cannot be read.
+    #[error("could not read the progress of the stream in the topic {topic}: {reason}{remedy}")]
+    ReadProgress {
+        /// Name.
+        topic: String,
+        /// Reason.
+        reason: String,
+        /// Sentence; empty if there is no remedy.
+        remedy: &'static str,
+    },
     /// Saved progress that is malformed.
     #[error("the progress of the stream in the topic {topic} is damaged: {reason}")]
     Progress {

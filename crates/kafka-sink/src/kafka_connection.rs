@@ -41,6 +41,8 @@ pub(crate) struct ConnectionConfig {
     pub(crate) tokens: Option<Arc<TokenClient>>,
     /// Timeout of a contact that a broker refuses because of TLS or the login: short until one has succeeded.
     pub(crate) refusal_timeout: Duration,
+    /// Returns whether a stop was requested.
+    is_stop_requested: fn() -> bool,
     pub(crate) notices: KafkaNoticeReceiver,
 }
 
@@ -48,6 +50,8 @@ pub(crate) struct ConnectionConfig {
 #[derive(Clone, Debug)]
 pub(crate) struct ReaderContext {
     tokens: Option<Arc<TokenClient>>,
+    /// Returns whether a stop was requested.
+    pub(crate) is_stop_requested: fn() -> bool,
     notices: KafkaNoticeReceiver,
 }
 
@@ -70,8 +74,8 @@ impl ConnectionConfig {
             client.set("ssl.ca.location", "probe");
         }
         let tokens = oauth.map(TokenClient::new).transpose()?.map(Arc::new);
-        let notices = settings.notices.clone();
-        Ok(Self { client, tokens, refusal_timeout: REFUSAL_TIMEOUT, notices })
+        let (is_stop_requested, notices) = (settings.is_stop_requested, settings.notices.clone());
+        Ok(Self { client, tokens, refusal_timeout: REFUSAL_TIMEOUT, is_stop_requested, notices })
     }
 
     /// Returns the configuration of a connection that replaces one: the brokers have accepted the login before.
@@ -82,7 +86,8 @@ impl ConnectionConfig {
     /// Creates a consumer.
     pub(crate) fn consumer(&self) -> Result<BaseConsumer<ReaderContext>, KafkaError> {
         let (tokens, notices) = (self.tokens.clone(), self.notices.clone());
-        self.client.create_with_context(ReaderContext { tokens, notices })
+        let is_stop_requested = self.is_stop_requested;
+        self.client.create_with_context(ReaderContext { tokens, is_stop_requested, notices })
     }
 }
 
@@ -121,7 +126,9 @@ pub(crate) fn fetch_metadata(
         // A login by token goes on only within a poll.
         consumer.poll(Duration::ZERO);
         match consumer.fetch_metadata(topic, POLL_INTERVAL) {
-            Err(error) if begun.elapsed() >= timeout => return Err(error),
+            Err(error) if begun.elapsed() >= timeout || (consumer.context().is_stop_requested)() => {
+                return Err(error);
+            }
             Err(_) => {}
             Ok(metadata) => return Ok(metadata),
         }

@@ -26,7 +26,7 @@ use crate::record_format::RecordFormats;
 use crate::registry_settings::RegistrySettings;
 use crate::schema_registry::SchemaRegistry;
 use crate::topic_catalogue::{TopicCatalogue, TopicPolicy, progress_topic_name};
-use crate::topic_reader::TopicReader;
+use crate::topic_reader::{TopicReader, reader_reason};
 use crate::topic_route::TopicRoute;
 use crate::transaction_committer::{CommitOutcome, CommitThread, RunningCommit, TransactionCommitter};
 
@@ -440,7 +440,7 @@ fn read_connector_records(
 }
 
 fn connector_error(error: KafkaError) -> KafkaSinkError {
-    KafkaSinkError::Other { what: "reading the records of the connector", reason: error.to_string() }
+    KafkaSinkError::Other { what: "reading the records of the connector", reason: reader_reason(&error) }
 }
 
 /// Returns the encoder of keys and values; `None` for JSON, which needs no encoding.

@@ -14,11 +14,11 @@ use rdkafka::message::Message as _;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
 
 use crate::error::KafkaSinkError;
-use crate::kafka_connection::{ConnectionConfig, reason_of};
+use crate::kafka_connection::ConnectionConfig;
 use crate::kafka_context::KafkaContext;
 use crate::kafka_notice::KafkaNotice;
 use crate::progress_topic::PROGRESS_PARTITION;
-use crate::topic_reader::{PartitionRange, TopicReader};
+use crate::topic_reader::{PartitionRange, TopicReader, reader_reason};
 
 /// Time for the brokers to write the markers of a transaction that they are ending.
 const MARKER_TIMEOUT: Duration = Duration::from_secs(3);
@@ -48,7 +48,7 @@ pub(crate) fn abort_lost_transaction(
     }
     try_abort(producer, connection, topics).map_err(|error| KafkaSinkError::Other {
         what: "looking for a transaction whose end the brokers have lost",
-        reason: reason_of(&error),
+        reason: reader_reason(&error),
     })
 }
 

@@ -1,12 +1,12 @@
 //! Saved progress of a stream: the last committed records of its topic.
 
-use rdkafka::error::KafkaError;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use stream::BrokerProgress;
 
 use crate::connector_records::ConnectorRanges;
 use crate::error::KafkaSinkError;
 use crate::kafka_connection::ConnectionConfig;
-use crate::topic_reader::{PartitionRange, TopicReader, parts};
+use crate::topic_reader::{PartitionRange, TopicReader, parts, reader_reason};
 
 /// Key of the progress.
 pub(crate) const PROGRESS_KEY: &[u8] = b"progress";
@@ -42,9 +42,15 @@ struct SavedValues {
 
 /// Reads the saved progress. All earlier transactions of the stream must be over.
 pub(crate) fn read_progress(config: &ConnectionConfig, topic: &str) -> Result<SavedRecords, KafkaSinkError> {
-    let failed = |error: KafkaError| KafkaSinkError::Other {
-        what: "reading the progress of the stream",
-        reason: error.to_string(),
+    let failed = |error: KafkaError| KafkaSinkError::ReadProgress {
+        topic: topic.to_owned(),
+        reason: reader_reason(&error),
+        remedy: match error.rdkafka_error_code() {
+            Some(RDKafkaErrorCode::TopicAuthorizationFailed) => {
+                ". Give this account the permission READ on the topic"
+            }
+            _ => "",
+        },
     };
     let mut values = SavedValues::default();
     let reader = TopicReader::new(config).map_err(failed)?;

@@ -1,6 +1,7 @@
 //! Reading of the committed records of a topic.
 
 use std::collections::BTreeMap;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
@@ -9,11 +10,13 @@ use rdkafka::message::{BorrowedMessage, Message as _};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use serde::{Deserialize, Serialize};
 
-use crate::kafka_connection::{ConnectionConfig, ReaderContext, fetch_metadata};
+use crate::kafka_connection::{ConnectionConfig, ReaderContext, fetch_metadata, reason_of};
 
 /// Maximum time without a record.
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
-/// Interval at which the timeout is checked.
+/// Time for all brokers to learn of a topic that has just been created.
+const UNKNOWN_TIMEOUT: Duration = Duration::from_secs(5);
+/// Interval at which timeouts and Ctrl-C are checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Reader of topics.
@@ -67,16 +70,20 @@ impl TopicReader {
 
     /// Returns the partitions of a topic.
     pub(crate) fn partitions(&self, topic: &str) -> Result<Vec<i32>, KafkaError> {
-        let metadata = fetch_metadata(&self.consumer, Some(topic), READ_TIMEOUT)?;
-        let partitions: Vec<i32> = metadata
-            .topics()
-            .iter()
-            .flat_map(|topic| topic.partitions())
-            .map(|partition| partition.id())
-            .collect();
-        match partitions.is_empty() {
-            true => Err(KafkaError::MetadataFetch(RDKafkaErrorCode::UnknownTopicOrPartition)),
-            false => Ok(partitions),
+        let begun = Instant::now();
+        loop {
+            let metadata = fetch_metadata(&self.consumer, Some(topic), READ_TIMEOUT)?;
+            let found = metadata.topics().first();
+            let partitions = found.map_or(&[][..], |topic| topic.partitions());
+            if !partitions.is_empty() {
+                return Ok(partitions.iter().map(|partition| partition.id()).collect());
+            }
+            let code = found.and_then(|topic| topic.error());
+            let code = code.map_or(RDKafkaErrorCode::UnknownTopicOrPartition, RDKafkaErrorCode::from);
+            if is_final(code, begun) || (self.consumer.context().is_stop_requested)() {
+                return Err(KafkaError::MetadataFetch(code));
+            }
+            thread::sleep(POLL_INTERVAL);
         }
     }
 
@@ -101,7 +108,9 @@ impl TopicReader {
             partitions.add_partition_offset(topic, range.partition, start)?;
             ends.insert(range.partition, range.end);
         }
-        let mut arrived = Instant::now();
+        // Without a check, librdkafka waits for a topic that does not exist.
+        self.partitions(topic)?;
+        let (mut arrived, mut last) = (Instant::now(), None);
         self.consumer.assign(&partitions)?;
         while !ends.is_empty() {
             match self.consumer.poll(POLL_INTERVAL) {
@@ -119,13 +128,48 @@ impl TopicReader {
                 Some(Err(KafkaError::PartitionEOF(partition))) => {
                     ends.remove(&partition);
                 }
-                // librdkafka retries.
-                Some(Err(error)) if arrived.elapsed() > READ_TIMEOUT => return Err(error),
-                None if arrived.elapsed() > READ_TIMEOUT => return Err(KafkaError::NoMessageReceived),
-                Some(Err(_)) | None => {}
+                Some(Err(error)) => {
+                    if error.rdkafka_error_code().is_some_and(|code| is_final(code, arrived)) {
+                        return Err(error);
+                    }
+                    // librdkafka retries.
+                    last = Some(error);
+                }
+                None => {}
+            }
+            if (self.consumer.context().is_stop_requested)() {
+                return Err(last.unwrap_or(KafkaError::Canceled));
+            }
+            if arrived.elapsed() > READ_TIMEOUT {
+                return Err(last.unwrap_or(KafkaError::NoMessageReceived));
             }
         }
         self.consumer.unassign()
+    }
+}
+
+/// Returns whether the error of a reader that has waited since then will not end.
+fn is_final(code: RDKafkaErrorCode, since: Instant) -> bool {
+    match code {
+        RDKafkaErrorCode::TopicAuthorizationFailed
+        | RDKafkaErrorCode::GroupAuthorizationFailed
+        | RDKafkaErrorCode::ClusterAuthorizationFailed => true,
+        RDKafkaErrorCode::UnknownTopic
+        | RDKafkaErrorCode::UnknownTopicOrPartition
+        | RDKafkaErrorCode::UnknownPartition => since.elapsed() > UNKNOWN_TIMEOUT,
+        _ => false,
+    }
+}
+
+/// Returns the reason of an error of a reader, for people.
+pub(crate) fn reader_reason(error: &KafkaError) -> String {
+    match error {
+        KafkaError::Canceled => "a stop was requested".to_owned(),
+        KafkaError::NoMessageReceived => {
+            format!("no record was received for {} s", READ_TIMEOUT.as_secs())
+        }
+        KafkaError::MessageConsumption(code) | KafkaError::MetadataFetch(code) => code.to_string(),
+        error => reason_of(error),
     }
 }
 

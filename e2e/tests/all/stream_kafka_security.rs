@@ -120,7 +120,7 @@ fn passwords_are_checked() -> Result<()> {
     stage.check_refusal(&login(scram, wrong), &["Authentication failed"])
 }
 
-/// Topics to which the account may not write are named, and the next run writes all records.
+/// Topics that the account may not write or read are named, and a run with the permission writes all records.
 #[test]
 fn missing_permissions_are_named() -> Result<()> {
     let stage = Stage::with_permissions()?;
@@ -141,7 +141,9 @@ fn missing_permissions_are_named() -> Result<()> {
     allow("refused.fk.parent", &["READ"])?;
     check_refusal("write to the topic refused.fk.parent", "WRITE")?;
     allow("refused.fk.parent", &["READ", "WRITE"])?;
-    stage.check_records("refused", &login)
+    stage.check_records("refused", &login)?;
+    allow("refused.bintide-progress", &["WRITE"])?;
+    check_refusal("the progress of the stream in the topic refused.bintide-progress", "READ")
 }
 
 /// A server of tokens, which ends with the test. The client `bintide` has the secret `right`.
