@@ -1,6 +1,6 @@
 //! Sending of batches of records in transactions of Kafka, and recovery from transactions that fail.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -30,6 +30,8 @@ use crate::transaction_committer::{TransactionCommitter, TransactionFailure};
 const ABORT_POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Pause before records are sent again.
 const BACKOFF: Duration = Duration::from_secs(1);
+/// Timeout of a request for the names of the topics.
+const METADATA_TIMEOUT: Duration = Duration::from_secs(5);
 /// Timeout of the attempt to abort a transaction at the end of a run.
 const ABANDON_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -235,9 +237,7 @@ impl BatchSender {
             self.committer.check_stop(begun)?;
             let recovered = match failure {
                 TransactionFailure::Abort(reason) => self.recover_from_abort(&mut batch.records, &reason),
-                TransactionFailure::Fatal(error) => {
-                    Err(self.authorization_error(&batch.records).unwrap_or(error))
-                }
+                TransactionFailure::Fatal(error) => Err(self.topic_error(&batch.records).unwrap_or(error)),
             };
             if let Err(error) = recovered {
                 if !self.may_reconnect(batch, &error) {
@@ -315,6 +315,12 @@ impl BatchSender {
 
     /// Returns the error of a record that was refused, and that another attempt cannot write.
     fn refused(&self, record: Option<PendingRecord<'_>>, code: RDKafkaErrorCode) -> KafkaSinkError {
+        if let (Some(record), RDKafkaErrorCode::UnknownTopic | RDKafkaErrorCode::UnknownPartition) =
+            (record, code)
+            && let Some(error) = self.deletion_error([record.topic].into())
+        {
+            return error;
+        }
         let RefusedRecord { topic, key, transaction, .. } = self.refused_record(record);
         KafkaSinkError::Refused { topic, key, transaction, reason: code.to_string() }
     }
@@ -400,6 +406,9 @@ impl BatchSender {
         records: &mut PendingRecords,
         reason: &str,
     ) -> Result<(), KafkaSinkError> {
+        if let Some(error) = self.topic_error(records) {
+            return Err(error);
+        }
         let failures = self.committer.producer.context().take_failures();
         let is_size = |failure: &&DeliveryFailure| failure.code == RDKafkaErrorCode::MessageSizeTooLarge;
         let permanent = failures.iter().find(|failure| is_permanent(failure.code) && !is_size(failure));
@@ -411,9 +420,6 @@ impl BatchSender {
         if !numbers.is_empty() {
             return self.recover_from_oversize(records, &numbers);
         }
-        if let Some(error) = self.authorization_error(records) {
-            return Err(error);
-        }
         if self.state.set_error(reason) {
             self.settings.notices.notify(KafkaNotice::TransactionAborted { reason: reason.to_owned() });
         }
@@ -422,26 +428,51 @@ impl BatchSender {
         Ok(())
     }
 
-    /// Returns the error of a transaction that has failed because the account may not write to one of its topics. The brokers
-    /// would refuse its records again.
-    fn authorization_error(&self, records: &PendingRecords) -> Option<KafkaSinkError> {
-        if self.transaction == KafkaTransactionState::None
-            || self.committer.transaction_error() != Some(RDKafkaErrorCode::TopicAuthorizationFailed)
-        {
+    /// Returns the error of a failed transaction that cannot succeed if its records are sent again: because of a topic that was
+    /// deleted, or to which the account may not write.
+    fn topic_error(&self, records: &PendingRecords) -> Option<KafkaSinkError> {
+        if self.transaction == KafkaTransactionState::None {
             return None;
+        }
+        match self.committer.transaction_error()? {
+            RDKafkaErrorCode::TopicAuthorizationFailed => Some(self.authorization_error(records)),
+            RDKafkaErrorCode::UnknownTopic | RDKafkaErrorCode::UnknownTopicOrPartition => {
+                self.deletion_error(topics_of(records))
+            }
+            _ => None,
+        }
+    }
+
+    fn authorization_error(&self, records: &PendingRecords) -> KafkaSinkError {
+        let context = self.committer.producer.context();
+        let refused = context.refused_record(RDKafkaErrorCode::TopicAuthorizationFailed);
+        if let Some(record) = refused.and_then(|number| records.get(number)) {
+            return KafkaSinkError::NotAuthorized { topics: self.topics.name(record.topic).to_owned() };
         }
         // Takes librdkafka's log, which names the topic.
         self.committer.producer.poll(ABORT_POLL_INTERVAL);
-        let topics = self.committer.producer.context().unauthorized_topic();
-        Some(KafkaSinkError::NotAuthorized { topics: topics.unwrap_or_else(|| self.topics_of(records)) })
+        let names = || {
+            let numbers = topics_of(records).into_iter();
+            numbers.map(|number| self.topics.name(number)).collect::<Vec<&str>>().join(", ")
+        };
+        KafkaSinkError::NotAuthorized { topics: context.unauthorized_topic().unwrap_or_else(names) }
     }
 
-    /// Returns the names of the topics of records.
-    fn topics_of(&self, records: &PendingRecords) -> String {
-        let numbers = (0..records.len()).filter_map(|number| Some(records.get(number)?.topic));
-        let numbers: BTreeSet<usize> = numbers.collect();
-        let names: Vec<&str> = numbers.into_iter().map(|number| self.topics.name(number)).collect();
-        names.join(", ")
+    /// Returns the error of the first of these topics that does not exist any more; `None` if the brokers do not answer.
+    fn deletion_error(&self, mut missing: BTreeSet<usize>) -> Option<KafkaSinkError> {
+        // A broker may not know a topic that was created a moment ago.
+        for pause in [Duration::ZERO, BACKOFF] {
+            thread::sleep(pause);
+            let metadata = self.committer.producer.client().fetch_metadata(None, METADATA_TIMEOUT).ok()?;
+            let existing: HashSet<&str> = metadata.topics().iter().map(|topic| topic.name()).collect();
+            missing.retain(|number| !existing.contains(self.topics.name(*number)));
+        }
+        let topic = *missing.first()?;
+        let name = self.topics.name(topic).to_owned();
+        Some(match topic == self.progress_topic {
+            true => KafkaSinkError::ProgressDeleted { topic: name },
+            false => KafkaSinkError::TopicDeleted { topic: name },
+        })
     }
 
     /// Aborts the transaction, of which the brokers refuse batches with these records as too large. With smaller batches,
@@ -497,6 +528,11 @@ impl BatchSender {
         let (topic, key) = (self.progress_topic, Some(key));
         PendingRecord { topic, key, value, header: None, dead_letter: None, encoding: None }
     }
+}
+
+/// Returns the numbers of the topics of records.
+fn topics_of(records: &PendingRecords) -> BTreeSet<usize> {
+    (0..records.len()).filter_map(|number| Some(records.get(number)?.topic)).collect()
 }
 
 fn headers_of(pending: &PendingRecord<'_>) -> OwnedHeaders {

@@ -145,6 +145,24 @@ pub enum KafkaSinkError {
         /// Reason.
         reason: String,
     },
+    /// A topic that does not exist any more.
+    #[error(
+        "the topic {topic} was deleted while the stream was running: the next run creates it and continues after the last \
+         commit; with --require-topics, create it first"
+    )]
+    TopicDeleted {
+        /// Name.
+        topic: String,
+    },
+    /// A topic of progress that does not exist any more.
+    #[error(
+        "the topic {topic} with the progress of the stream was deleted while the stream was running: the next run cannot continue, \
+         and starts as a new stream"
+    )]
+    ProgressDeleted {
+        /// Name.
+        topic: String,
+    },
     /// Topics to which the account may not write.
     #[error(
         "the brokers do not allow this account to write to the topic {topics}: give it the permission WRITE on the topic"

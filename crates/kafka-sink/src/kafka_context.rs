@@ -68,6 +68,11 @@ impl KafkaContext {
         !self.failures().is_empty()
     }
 
+    /// Returns the number of a record that was not delivered because of this error.
+    pub(crate) fn refused_record(&self, code: RDKafkaErrorCode) -> Option<usize> {
+        self.failures().iter().find(|failure| failure.code == code).map(|failure| failure.number)
+    }
+
     /// Returns the topic to which this account may not write, if librdkafka has named it.
     pub(crate) fn unauthorized_topic(&self) -> Option<String> {
         self.unauthorized_topic.lock().unwrap_or_else(PoisonError::into_inner).clone()

@@ -72,6 +72,19 @@ impl KafkaTopics {
         Ok(())
     }
 
+    /// Deletes topics.
+    ///
+    /// # Errors
+    /// Fails if the broker does not delete one of them.
+    pub fn delete(&self, names: &[&str]) -> Result<()> {
+        let admin: AdminClient<DefaultClientContext> = self.config.create()?;
+        let options = AdminOptions::new().operation_timeout(Some(TIMEOUT)).request_timeout(Some(TIMEOUT));
+        for deleted in block_on(admin.delete_topics(names, &options))? {
+            deleted.map_err(|(topic, code)| anyhow!("could not delete {topic}: {code}"))?;
+        }
+        Ok(())
+    }
+
     /// Returns a property of a topic; `None` if topics do not have it.
     ///
     /// # Errors

@@ -403,6 +403,42 @@ fn large_records_are_named() -> Result<()> {
     Ok(())
 }
 
+/// A topic that is deleted while the stream runs ends it. The next run creates it, and continues.
+#[test]
+fn deleted_topics_are_named() -> Result<()> {
+    let (broker, source) = (KafkaBroker::start(&[])?, source()?);
+    let topics = KafkaTopics::new(&broker)?;
+    let deleted =
+        [("bintide.d.t", "the next run creates it"), ("bintide.bintide-progress", "starts as a new stream")];
+    for (topic, consequence) in deleted {
+        let mut running = follow(&broker, &source)?;
+        source.sql(&format!("insert into d.t (b) values ('before {topic}')"))?;
+        let written = |value: &str| {
+            let records = read_matching_topics(&broker, |topic| topic == "bintide.d.t")?;
+            let value = format!("{value} {topic}");
+            let is_written =
+                |record: &TopicRecord| record.value.as_ref().is_some_and(|found| found.contains(&value));
+            ensure!(records.iter().any(is_written), "{value}: {records:?}");
+            Ok(())
+        };
+        wait_for_within(TIMEOUT, || written("before"))?;
+        topics.delete(&[topic])?;
+        source.sql(&format!("insert into d.t (b) values ('after {topic}')"))?;
+        wait_for_within(TIMEOUT, || running.try_wait()?.map(drop).context("the stream continues"))?;
+        let ran = running.output()?;
+        let printed = String::from_utf8_lossy(&ran.stderr).into_owned();
+        for expected in
+            [&format!("the topic {topic} "), "was deleted while the stream was running", consequence]
+        {
+            ensure!(!ran.status.success() && printed.contains(expected), "{expected}: {printed}");
+        }
+        ensure!(printed.lines().count() == 1, "{printed}");
+        stream_all(&broker, &source, &[])?;
+        written("after")?;
+    }
+    Ok(())
+}
+
 /// Returns the value of a header.
 fn header<'r>(record: &'r TopicRecord, name: &str) -> Option<&'r str> {
     let header = record.headers.iter().find(|[found, _]| found == name);
