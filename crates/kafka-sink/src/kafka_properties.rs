@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// Properties of librdkafka, by name.
+/// Properties of librdkafka, by name. One with two names has the second of `ALIASES`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KafkaProperties {
     pub(crate) values: BTreeMap<String, String>,
@@ -27,8 +27,25 @@ pub enum KafkaPropertyError {
     WithoutTls(String),
 }
 
+/// Properties that have two names in librdkafka.
+const ALIASES: [(&str, &str); 12] = [
+    // alias, name
+    ("auto.commit.enable", "enable.auto.commit"),
+    ("compression.codec", "compression.type"),
+    ("fetch.message.max.bytes", "max.partition.fetch.bytes"),
+    ("max.in.flight", "max.in.flight.requests.per.connection"),
+    ("message.send.max.retries", "retries"),
+    ("message.timeout.ms", "delivery.timeout.ms"),
+    ("metadata.broker.list", "bootstrap.servers"),
+    ("queue.buffering.max.ms", "linger.ms"),
+    ("request.required.acks", "acks"),
+    ("sasl.mechanisms", "sasl.mechanism"),
+    ("sasl.oauthbearer.client.credentials.client.id", "sasl.oauthbearer.client.id"),
+    ("sasl.oauthbearer.client.credentials.client.secret", "sasl.oauthbearer.client.secret"),
+];
+
 /// Properties that bintide sets.
-const FIXED_NAMES: [&str; 15] = [
+const FIXED_NAMES: [&str; 13] = [
     "acks",
     "auto.offset.reset",
     "bootstrap.servers",
@@ -41,14 +58,11 @@ const FIXED_NAMES: [&str; 15] = [
     "enable.partition.eof",
     "group.id",
     "isolation.level",
-    "metadata.broker.list",
-    "request.required.acks",
     "transactional.id",
 ];
 
 /// Properties that contain secrets.
-const SECRET_NAMES: [&str; 6] = [
-    "sasl.oauthbearer.client.credentials.client.secret",
+const SECRET_NAMES: [&str; 5] = [
     "sasl.oauthbearer.client.secret",
     "sasl.password",
     "ssl.key.password",
@@ -64,7 +78,7 @@ impl KafkaProperties {
     /// Fails if it is malformed, fixed, or a secret.
     pub fn add_argument(&mut self, text: &str) -> Result<(), KafkaPropertyError> {
         let (name, _) = split(text)?;
-        if SECRET_NAMES.contains(&name) {
+        if SECRET_NAMES.contains(&without_alias(name)) {
             return Err(KafkaPropertyError::Secret(name.to_owned()));
         }
         self.add(text)
@@ -96,12 +110,18 @@ impl KafkaProperties {
 
     fn add(&mut self, text: &str) -> Result<(), KafkaPropertyError> {
         let (name, value) = split(text)?;
-        if FIXED_NAMES.contains(&name) {
+        let name_without_alias = without_alias(name);
+        if FIXED_NAMES.contains(&name_without_alias) {
             return Err(KafkaPropertyError::Fixed(name.to_owned()));
         }
-        self.values.insert(name.to_owned(), value.to_owned());
+        self.values.insert(name_without_alias.to_owned(), value.to_owned());
         Ok(())
     }
+}
+
+/// Returns the name of a property, in place of its alias.
+fn without_alias(name: &str) -> &str {
+    ALIASES.iter().find(|(alias, _)| *alias == name).map_or(name, |(_, name)| name)
 }
 
 /// Returns whether a property needs OpenSSL in librdkafka.
@@ -109,7 +129,7 @@ fn needs_tls(name: &str, value: &str) -> bool {
     let value = value.to_ascii_lowercase();
     match name {
         "security.protocol" => value.ends_with("ssl"),
-        "sasl.mechanism" | "sasl.mechanisms" => value.starts_with("scram-") || value == "oauthbearer",
+        "sasl.mechanism" => value.starts_with("scram-") || value == "oauthbearer",
         _ => false,
     }
 }
@@ -147,12 +167,28 @@ mod tests {
     }
 
     #[test]
+    fn aliases_are_the_same_property() {
+        let mut properties = KafkaProperties::default();
+        properties.add_file("queue.buffering.max.ms=2000\nlinger.ms=3000\ncompression.codec=lz4").unwrap();
+        properties.add_argument("queue.buffering.max.ms=4000").unwrap();
+        let found: Vec<(&str, &str)> =
+            properties.values.iter().map(|(name, value)| (&**name, &**value)).collect();
+        assert_eq!(found, [("compression.type", "lz4"), ("linger.ms", "4000")]);
+        let fixed = properties.add_argument("metadata.broker.list=b1").unwrap_err();
+        assert_eq!(fixed, KafkaPropertyError::Fixed("metadata.broker.list".to_owned()));
+        let secret = "sasl.oauthbearer.client.credentials.client.secret";
+        let refused = properties.add_argument(&format!("{secret}=x")).unwrap_err();
+        assert_eq!(refused, KafkaPropertyError::Secret(secret.to_owned()));
+    }
+
+    #[test]
     fn missing_features_are_named() {
         let check = |text: &str, needs_tls: bool| {
             let mut properties = KafkaProperties::default();
             properties.add_argument(text).unwrap();
+            let text = text.replace("mechanisms", "mechanism");
             let expected = match needs_tls && !cfg!(feature = "tls") {
-                true => Err(KafkaPropertyError::WithoutTls(text.to_owned())),
+                true => Err(KafkaPropertyError::WithoutTls(text.clone())),
                 false => Ok(()),
             };
             assert_eq!(properties.check_build(), expected, "{text}");

@@ -49,7 +49,7 @@ impl OauthSettings {
         properties: &BTreeMap<String, String>,
     ) -> Result<Option<Self>, KafkaSinkError> {
         let value = |name: &str| properties.get(name).filter(|value| !value.is_empty());
-        let mechanism = value("sasl.mechanism").or_else(|| value("sasl.mechanisms"));
+        let mechanism = value("sasl.mechanism");
         if !mechanism.is_some_and(|mechanism| mechanism.eq_ignore_ascii_case("OAUTHBEARER")) {
             return Ok(None);
         }
