@@ -87,6 +87,17 @@ pub enum KafkaSinkError {
         /// Reason.
         reason: String,
     },
+    /// A topic that Kafka cannot distinguish from another one.
+    #[error(
+        "could not create the topic {topic}: Kafka does not distinguish it from the topic {other}, because `.` and `_` count as \
+         the same character. Write the table to another topic with --route, or exclude it"
+    )]
+    CollidingTopic {
+        /// Name.
+        topic: String,
+        /// Existing topic.
+        other: String,
+    },
     /// A topic of progress whose records Kafka deletes.
     #[error(
         "the topic {topic} does not keep the progress of the stream (cleanup.policy={policy}): set cleanup.policy=compact for it"

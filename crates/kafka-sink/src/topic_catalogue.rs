@@ -316,11 +316,26 @@ impl TopicCatalogue {
                 RDKafkaErrorCode::InvalidReplicationFactor => begun.elapsed() < ADMIN_TIMEOUT,
                 code => LOST_CODES.contains(&code),
             };
+            if code == RDKafkaErrorCode::InvalidTopic
+                && let Some(other) = self.colliding_topic(topic.name)
+            {
+                return Err(KafkaSinkError::CollidingTopic {
+                    topic: topic.name.to_owned(),
+                    other: other.clone(),
+                });
+            }
             if !is_transient || (self.is_stop_requested)() {
                 return Err(failed(refusal_text(topic, code)));
             }
             thread::sleep(BACKOFF);
         }
+    }
+
+    /// Returns a topic whose name is the same for Kafka.
+    fn colliding_topic(&self, name: &str) -> Option<&String> {
+        let form = |name: &str| name.replace('.', "_");
+        let is_same = |other: &&String| *other != name && form(other) == form(name);
+        self.names.iter().chain(&self.existing).find(is_same)
     }
 
     /// Returns the error of the brokers; `None` if the topic exists now.

@@ -133,6 +133,19 @@ fn topics_have_the_chosen_properties() -> Result<()> {
     compare_with_pipe(&broker, &source, KEYS).map(drop)
 }
 
+/// Tables whose topics are the same for Kafka need a route.
+#[test]
+fn colliding_topics_are_named() -> Result<()> {
+    let (broker, source) = (KafkaBroker::start(&[])?, source()?);
+    source.sql("create database d_a; create table d_a.b (a int); create table d.a_b (a int)")?;
+    source.sql("insert into d_a.b values (1); insert into d.a_b values (2)")?;
+    let printed = stream_refused(&broker, &source, &[])?;
+    for expected in ["could not create the topic bintide.d.a_b", "from the topic bintide.d_a.b", "--route"] {
+        ensure!(printed.contains(expected), "{expected}: {printed}");
+    }
+    stream_all(&broker, &source, &[r"--route=d\.a_b=other"]).map(drop)
+}
+
 /// Tables that match a route share a topic, also in a later run. Their keys distinguish them, and keep the order of
 /// each row.
 #[test]
