@@ -41,6 +41,14 @@ pub enum KafkaSinkError {
         /// Name of the stream.
         name: String,
     },
+    /// A name of a stream from which no names of topics can be made.
+    #[error("the name of the stream {name:?} {reason}")]
+    StreamName {
+        /// Name.
+        name: String,
+        /// What is wrong, and what is expected.
+        reason: String,
+    },
     /// A topic that does not exist.
     #[error(
         "the topic {topic} does not exist: create it, or let bintide create topics (without --require-topics)"

@@ -63,6 +63,6 @@ pub use crate::kafka_sink::{KafkaSettings, KafkaSink, OpenedKafka};
 pub use crate::kafka_state::{BrokerFigures, KafkaFigures, RegistryFigures, SharedKafkaState};
 pub use crate::record_format::{RecordFormat, RecordFormats};
 pub use crate::registry_settings::{RegistrySettings, RegistrySettingsError};
-pub use crate::topic_catalogue::TopicPolicy;
+pub use crate::topic_catalogue::{TopicPolicy, check_stream_name};
 pub use crate::topic_config::TopicConfig;
 pub use crate::topic_route::{TopicRoute, TopicRouteError};

@@ -43,6 +43,13 @@ const LOST_CODES: [RDKafkaErrorCode; 8] = [
 /// Maximum size of a topic's name, in Kafka.
 const NAME_SIZE_MAX: usize = 249;
 
+/// Maximum number of characters of a stream's name, so that the names of its own topics are not cut.
+const STREAM_NAME_MAX: usize = NAME_SIZE_MAX - HEARTBEAT_TOPIC.len() - 1;
+
+/// Prefix of the topic with heartbeats: the longest text that the name of an own topic has besides that of the stream.
+const HEARTBEAT_TOPIC: &str = "__debezium-heartbeat";
+/// Suffix of the topic with the progress.
+const PROGRESS_TOPIC: &str = "bintide-progress";
 /// Suffix of the topic with the starts and ends of transactions.
 const TRANSACTION_TOPIC: &str = "transaction";
 
@@ -400,6 +407,27 @@ fn or_default(number: Option<u32>) -> i32 {
     number.and_then(|number| i32::try_from(number).ok()).unwrap_or(-1)
 }
 
+/// Checks the name of a stream: that of its topic with DDL statements, and the start of the names of the others.
+///
+/// # Errors
+///
+/// Fails if Kafka does not allow the name for a topic, or if the names of the stream's own topics would be too long.
+pub fn check_stream_name(name: &str) -> Result<(), KafkaSinkError> {
+    let failed = |reason: String| KafkaSinkError::StreamName { name: name.to_owned(), reason };
+    if matches!(name, "" | "." | "..") {
+        return Err(failed(
+            "is not the name of a topic: expected letters, digits, `.`, `_` and `-`".to_owned(),
+        ));
+    }
+    let characters = name.chars().count();
+    if characters > STREAM_NAME_MAX {
+        return Err(failed(format!(
+            "has {characters} characters: expected at most {STREAM_NAME_MAX}, because names of topics have at most {NAME_SIZE_MAX}"
+        )));
+    }
+    Ok(())
+}
+
 /// Returns the existing topics of a stream.
 pub(crate) fn stream_topics(settings: &KafkaSettings, existing: &HashSet<String>) -> StreamTopics {
     let name = &settings.name;
@@ -417,12 +445,12 @@ fn is_of_stream(stream: &str, topic: &str) -> bool {
 }
 
 fn heartbeat_topic_name(stream: &str) -> String {
-    topic_name(&["__debezium-heartbeat", stream])
+    topic_name(&[HEARTBEAT_TOPIC, stream])
 }
 
 /// Returns the name of the topic with the progress of a stream.
 pub(crate) fn progress_topic_name(stream: &str) -> String {
-    topic_name(&[stream, "bintide-progress"])
+    topic_name(&[stream, PROGRESS_TOPIC])
 }
 
 /// Joins the parts of a topic's name. Kafka does not allow other characters than letters, digits, `.`, `_` and `-`;
@@ -439,7 +467,10 @@ mod tests {
 
     use stream::{KeyedRecordKind, RecordTable};
 
-    use super::{TopicCatalogue, TopicConfig, TopicPolicy, topic_name};
+    use super::{
+        NAME_SIZE_MAX, TopicCatalogue, TopicConfig, TopicPolicy, check_stream_name, heartbeat_topic_name,
+        progress_topic_name, topic_name,
+    };
     use crate::error::KafkaSinkError;
     use crate::kafka_connection::ConnectionConfig;
     use crate::kafka_sink::KafkaSettings;
@@ -525,6 +556,26 @@ mod tests {
             topics.topic_of(&table("d", "t")).unwrap_err().to_string(),
             "could not create the topic p.d.t: bintide creates no topics with sasl.mechanism=OAUTHBEARER. Create it with another tool"
         );
+    }
+
+    #[test]
+    fn names_of_streams_leave_room_for_those_of_topics() {
+        let check = |name: &str, expected: Option<&str>| {
+            let found = check_stream_name(name).err().map(|error| error.to_string());
+            assert_eq!(found.as_deref(), expected, "{name}");
+        };
+        let expected = "is not the name of a topic: expected letters, digits, `.`, `_` and `-`";
+        for name in ["", ".", ".."] {
+            check(name, Some(&format!("the name of the stream {name:?} {expected}")));
+        }
+        let longest = "n".repeat(228);
+        check(&longest, None);
+        assert_eq!(heartbeat_topic_name(&longest).len(), NAME_SIZE_MAX);
+        assert!(progress_topic_name(&longest).len() < NAME_SIZE_MAX);
+        let longer = "n".repeat(229);
+        let expected = "has 229 characters: expected at most 228, because names of topics have at most 249";
+        check(&longer, Some(&format!("the name of the stream {longer:?} {expected}")));
+        check("Zoë's shop", None);
     }
 
     #[test]

@@ -221,11 +221,12 @@ pub(super) fn connection_settings(
     topics: kafka_sink::TopicPolicy,
 ) -> Result<kafka_sink::KafkaSettings, anyhow::Error> {
     use anyhow::Context as _;
-    use kafka_sink::{KafkaNoticeReceiver, KafkaProperties, KafkaSettings, RecordFormats};
+    use kafka_sink::{KafkaNoticeReceiver, KafkaProperties, KafkaSettings, RecordFormats, check_stream_name};
 
     use crate::commands::stream::kafka_notices::show_notice;
 
     let KafkaConnection { to, kafka, kafka_file } = *connection;
+    check_stream_name(name).context("--name")?;
     let address = to.parse().context("--to")?;
     let mut properties = KafkaProperties::default();
     if let Some(path) = kafka_file {
