@@ -6,14 +6,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rdkafka::error::RDKafkaErrorCode;
-use rdkafka::message::{Header, OwnedHeaders};
+use rdkafka::message::{Header, Headers as _, OwnedHeaders};
 use rdkafka::producer::{BaseRecord, Producer as _};
 use stream::{BrokerProgress, DefinitionsUpdate};
 
 use crate::connector_records::ConnectorRanges;
 use crate::dead_letter::PART_HEADER;
 use crate::error::KafkaSinkError;
-use crate::kafka_connection::{ConnectionConfig, connect, is_retriable, transaction_timeout};
+use crate::kafka_connection::{ConnectionConfig, connect, is_retriable, size_property, transaction_timeout};
 use crate::kafka_context::{DeliveryFailure, is_permanent, key_text, transaction_text};
 use crate::kafka_notice::KafkaNotice;
 use crate::kafka_sink::KafkaSettings;
@@ -26,6 +26,8 @@ use crate::record_encoder::{EncodedRecord, RecordEncoder};
 use crate::topic_catalogue::TopicCatalogue;
 use crate::transaction_committer::{TransactionCommitter, TransactionFailure};
 
+/// Size of a record without key, value and headers: the upper bound with which librdkafka reckons.
+const RECORD_OVERHEAD: usize = 36;
 /// Interval at which an abort polls the brokers.
 const ABORT_POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Pause before records are sent again.
@@ -304,7 +306,20 @@ impl BatchSender {
     fn too_large(&self, records: &PendingRecords, numbers: &BTreeSet<usize>) -> KafkaSinkError {
         let record = numbers.first().and_then(|number| records.get(*number));
         let RefusedRecord { topic, key, transaction, size } = self.refused_record(record);
-        KafkaSinkError::TooLarge { topic, key, transaction, size }
+        let limit = self.limit_text(record.map(|record| record.topic), size);
+        KafkaSinkError::TooLarge { topic, key, transaction, size, limit }
+    }
+
+    /// Returns the limit that a record of this size exceeds: that of the producer or of its topic.
+    fn limit_text(&self, topic: Option<usize>, size: usize) -> String {
+        let producer = size_property(&self.settings, "message.max.bytes");
+        if size > producer {
+            return format!("message.max.bytes={producer}");
+        }
+        match topic.and_then(|topic| self.topics.record_size_max(topic)) {
+            Some(limit) => format!("max.message.bytes={limit} of the topic"),
+            None => "max.message.bytes of the topic".to_owned(),
+        }
     }
 
     /// Returns the error of a record that does not fit its schema.
@@ -335,17 +350,19 @@ impl BatchSender {
         }
     }
 
-    /// Returns the size of key and value as they are sent.
+    /// Returns the size of a record as librdkafka compares it with `message.max.bytes`: with key, value, headers, and an upper
+    /// bound for the other fields.
     fn sent_size(&self, record: &PendingRecord<'_>) -> usize {
         let sizes = |parts: [Option<&[u8]>; 2]| parts.into_iter().flatten().map(<[u8]>::len).sum();
         let mut encoded = EncodedRecord::default();
         let is_encoded = self.encoder.as_ref().zip(record.encoding).is_some_and(|(encoder, number)| {
             encoder.encode(number, record.key, record.value, &mut encoded).is_ok()
         });
-        match is_encoded {
+        let parts_size: usize = match is_encoded {
             true => sizes([record.key.map(|_| &*encoded.key), record.value.map(|_| &*encoded.value)]),
             false => sizes([record.key, record.value]),
-        }
+        };
+        RECORD_OVERHEAD + parts_size + headers_size(&headers_of(record))
     }
 
     /// Returns whether a new producer may continue after an error of the old one. If the brokers were out of reach for long,
@@ -535,6 +552,18 @@ fn topics_of(records: &PendingRecords) -> BTreeSet<usize> {
     (0..records.len()).filter_map(|number| Some(records.get(number)?.topic)).collect()
 }
 
+/// Returns the size of headers in a record: each has the sizes of its name and its value before them.
+fn headers_size(headers: &OwnedHeaders) -> usize {
+    // Kafka's variable-length integers: 7 bits a byte, after a bit for the sign.
+    let number_size =
+        |number: usize| (usize::BITS - (2 * number).leading_zeros()).div_ceil(7).max(1) as usize;
+    let field_size = |field: usize| number_size(field) + field;
+    let sizes = headers
+        .iter()
+        .map(|header| field_size(header.key.len()) + field_size(header.value.map_or(0, <[u8]>::len)));
+    sizes.sum()
+}
+
 fn headers_of(pending: &PendingRecord<'_>) -> OwnedHeaders {
     let mut headers = OwnedHeaders::new();
     if let Some((key, value)) = pending.header {
@@ -545,4 +574,24 @@ fn headers_of(pending: &PendingRecord<'_>) -> OwnedHeaders {
         headers = headers.insert(Header { key, value: Some(value) });
     }
     headers.insert(Header { key: PART_HEADER, value: Some(&letter.part_text()) })
+}
+
+#[cfg(test)]
+mod tests {
+    use rdkafka::message::{Header, OwnedHeaders};
+
+    use super::headers_size;
+
+    #[test]
+    fn headers_have_the_sizes_of_their_parts() {
+        let check = |value: usize, expected: usize| {
+            let value = vec![b'x'; value];
+            let headers = OwnedHeaders::new().insert(Header { key: "name", value: Some(&value) });
+            assert_eq!(headers_size(&headers), expected, "{}", value.len());
+        };
+        check(0, 6);
+        check(63, 69);
+        check(64, 71);
+        assert_eq!(headers_size(&OwnedHeaders::new()), 0);
+    }
 }

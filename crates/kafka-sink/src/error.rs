@@ -136,7 +136,7 @@ pub enum KafkaSinkError {
     },
     /// A record that is larger than its limit.
     #[error(
-        "a record of {size} bytes for the topic {topic} is larger than the limit (key {key}, transaction {transaction}): raise \
+        "a record of {size} bytes for the topic {topic} is larger than the limit {limit} (key {key}, transaction {transaction}): raise \
          message.max.bytes with --kafka message.max.bytes=BYTES, and max.message.bytes of the topic, or give --dead-letter \
          TOPIC for such records"
     )]
@@ -147,8 +147,10 @@ pub enum KafkaSinkError {
         key: String,
         /// GTID of its transaction.
         transaction: String,
-        /// Size in bytes.
+        /// Size in bytes, with headers and what Kafka adds to a record.
         size: usize,
+        /// Property with the limit, and its value.
+        limit: String,
     },
     /// A record that the brokers refuse.
     #[error(

@@ -405,14 +405,28 @@ fn large_records_are_named() -> Result<()> {
     let printed = String::from_utf8_lossy(&ran.stderr).into_owned();
     let gtid = source.sql("select @@gtid_executed")?;
     let gtid = gtid.trim().replace(":1-", ":");
-    for expected in ["bintide.d.t", "key {\"id\":2}", "1500", &*gtid, "--kafka message.max.bytes=BYTES"] {
+    let limit = "larger than the limit message.max.bytes=1000000 (";
+    for expected in
+        ["bintide.d.t", "key {\"id\":2}", "1500", limit, &*gtid, "--kafka message.max.bytes=BYTES"]
+    {
         ensure!(!ran.status.success() && printed.contains(expected), "{expected}: {printed}");
     }
     let limit = ["--from", &from, "--stop-at-end", "--kafka", "message.max.bytes=3000000"];
     let ran = stream_to(&broker, &limit)?.output()?;
     let printed = String::from_utf8_lossy(&ran.stderr).into_owned();
     // The topic has its own limit.
-    ensure!(!ran.status.success() && printed.contains("max.message.bytes of the topic"), "{printed}");
+    let limit = "larger than the limit max.message.bytes=1048588 of the topic";
+    ensure!(!ran.status.success() && printed.contains(limit), "{printed}");
+    // Key and headers count, too.
+    let tiny = ["--from", &from, "--stop-at-end", "--name=tiny", "--kafka=message.max.bytes=1000"];
+    let ran = stream_to(&broker, &tiny)?.output()?;
+    let printed = String::from_utf8_lossy(&ran.stderr).into_owned();
+    let size = printed.split("a record of ").nth(1).and_then(|rest| rest.split(' ').next());
+    let size: usize = size.context("no size")?.parse()?;
+    ensure!(
+        !ran.status.success() && size > 1000 && printed.contains("message.max.bytes=1000 ("),
+        "{printed}"
+    );
     Ok(())
 }
 
