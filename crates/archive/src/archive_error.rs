@@ -86,7 +86,7 @@ pub enum ArchiveError {
         location: String,
     },
     /// The location of an archive is invalid.
-    #[error("{location} is not the location of an archive: {why}")]
+    #[error("{location} is not a directory or the URL of an object store: {why}")]
     Location {
         /// Location as given.
         location: String,

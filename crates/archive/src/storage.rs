@@ -568,10 +568,11 @@ mod tests {
             };
             check(
                 "",
-                "an empty text is not the location of an archive: give a directory, or a URL such as s3://BUCKET/PREFIX",
+                "an empty text is not a directory or the URL of an object store: give a directory, or a URL such as s3://BUCKET/PREFIX",
             );
-            let expected =
-                format!("{file} is not the location of an archive: it is a file; expected a directory");
+            let expected = format!(
+                "{file} is not a directory or the URL of an object store: it is a file; expected a directory"
+            );
             check(file, &expected);
         }
     }

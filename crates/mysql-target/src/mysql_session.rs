@@ -587,7 +587,9 @@ impl TargetSession for MysqlSession {
         match self.logging {
             TargetLogging::Off => {}
             TargetLogging::BySourceGtids if gtids.is_empty() => {
-                return Err(TargetFailure::refused("the transaction has no GTID to be logged under"));
+                return Err(TargetFailure::refused(
+                    "the transaction has no GTID to be logged under: omit --log",
+                ));
             }
             TargetLogging::BySourceGtids => self.gtids.extend_from_slice(gtids),
         }

@@ -71,9 +71,8 @@ impl LostTemporaryTables {
             }
             let lost = self.open.iter().find(|table| table.thread_id == thread_id)?;
             Some(format!(
-                "a statement may use the temporary table {}.{} of connection {thread_id}, which was created in \
-                 transactions that the target already has, and existed only in the session that applied them: start \
-                 again from a copy of the target's data from before this table was created",
+                "the temporary table {}.{} of connection {thread_id} is lost: an earlier run created it, and it ended \
+                 with that run. Restore the target to a state before this table was created, and run the replay again",
                 String::from_utf8_lossy(&lost.database),
                 String::from_utf8_lossy(&lost.table)
             ))

@@ -13,7 +13,7 @@ pub enum ConnectionError {
         message: String,
     },
     /// The connection is lost, or could not be opened. The server may have run the last statement.
-    #[error("no connection to the server{}: {reason}", endpoint.as_ref().map(|endpoint| format!(" at {endpoint}")).unwrap_or_default())]
+    #[error("the connection to the server{} failed: {reason}", endpoint.as_ref().map(|endpoint| format!(" at {endpoint}")).unwrap_or_default())]
     Lost {
         /// Host and port or socket of the server, if known.
         endpoint: Option<String>,
@@ -34,7 +34,7 @@ pub enum ConnectionError {
     Protocol(wire::WireError),
     /// The server needs the cleartext password, and the connection is not encrypted.
     #[error(
-        "{plugin} sends the password itself, because the server has not cached it, and the connection is not encrypted: \
+        "{plugin} needs the cleartext password, because the server has not cached it, and the connection is not encrypted: \
          set --ssl-mode=REQUIRED; if the server has no TLS, --get-server-public-key requests the RSA public key that \
          encrypts the password, and --server-public-key-path FILE names a copy of that key"
     )]

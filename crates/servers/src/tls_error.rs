@@ -52,7 +52,7 @@ fn no_common_version_or_cipher(
     let ours = match is_restricted {
         true => "tls-version, ssl-cipher or tls-ciphersuites restricts the choice",
         false => {
-            "bintide supports TLS 1.3, and TLS 1.2 with ECDHE; MySQL 5.5, 5.6 and many builds of 5.7 support TLS 1.1 at \
+            "bintide supports TLS 1.3, and TLS 1.2 with ECDHE; MySQL 5.5, and builds of 5.6 and 5.7 with yaSSL, support TLS 1.1 at \
              most, some of 8.0 before 8.0.16 only DHE"
         }
     };
@@ -156,14 +156,14 @@ mod tests {
             failed(),
             "ssl-mode=REQUIRED",
             "the server (8.0.15) has no TLS version or cipher suite in common with bintide (received fatal alert: \
-             HandshakeFailure): bintide supports TLS 1.3, and TLS 1.2 with ECDHE; MySQL 5.5, 5.6 and many builds of 5.7 \
+             HandshakeFailure): bintide supports TLS 1.3, and TLS 1.2 with ECDHE; MySQL 5.5, and builds of 5.6 and 5.7 with yaSSL, \
              support TLS 1.1 at most, some of 8.0 before 8.0.16 only DHE; upgrade the server",
         );
         check(
             failed(),
             "ssl-mode=PREFERRED",
             "the server (8.0.15) has no TLS version or cipher suite in common with bintide (received fatal alert: \
-             HandshakeFailure): bintide supports TLS 1.3, and TLS 1.2 with ECDHE; MySQL 5.5, 5.6 and many builds of 5.7 \
+             HandshakeFailure): bintide supports TLS 1.3, and TLS 1.2 with ECDHE; MySQL 5.5, and builds of 5.6 and 5.7 with yaSSL, \
              support TLS 1.1 at most, some of 8.0 before 8.0.16 only DHE; upgrade the server, connect through its Unix \
              socket file, or turn TLS off by --ssl-mode=DISABLED",
         );

@@ -75,7 +75,7 @@ pub enum WireError {
         name: String,
     },
     /// The server requests the password itself over an insecure connection.
-    #[error("{plugin} sends the password itself: use TLS, or the server's public key")]
+    #[error("{plugin} needs the cleartext password: use TLS, or the server's public key")]
     NeedsTls {
         /// Name of the plugin.
         plugin: &'static str,

@@ -144,7 +144,7 @@ fn uncached_passwords() {
         &[mysql(), Says(&[4])],
         &[
             CACHING,
-            "error: caching_sha2_password sends the password itself: \
+            "error: caching_sha2_password needs the cleartext password: \
              use TLS, or the server's public key",
         ],
     );

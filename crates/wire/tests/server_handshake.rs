@@ -621,7 +621,7 @@ proptest! {
                 ping(&mut login);
             }
             Err(error) if needs_key && matches!(link, Link::Plain) => {
-                prop_assert!(error.contains("sends the password itself"), "{}", error);
+                prop_assert!(error.contains("needs the cleartext password"), "{}", error);
             }
             Err(error) => {
                 prop_assert_ne!(&sent, &password);

@@ -342,7 +342,7 @@ fn unsuitable_logs_and_locations_are_refused() -> Result<()> {
     fs::write(&empty, "")?;
     for (arguments, expected) in [
         ([location.as_str(), &path_text(&empty)], "binlog.000002 is empty"),
-        (["", &path_text(&log)], "an empty text is not the location of an archive"),
+        (["", &path_text(&log)], "an empty text is not a directory or the URL of an object store"),
         ([&path_text(&log), &path_text(&log)], "it is a file; expected a directory"),
     ] {
         let ran = archive.run(&[&["--to"], arguments.as_slice()].concat())?;

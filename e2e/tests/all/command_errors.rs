@@ -221,7 +221,7 @@ fn unreachable_servers_are_named() -> Result<()> {
     for arguments in connecting(1, TempDir::new()?.path(), &store.path().join("binlog.000001"))? {
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         let ran = run(&arguments)?;
-        let expected = "no connection to the server at 127.0.0.1:1: Connection refused";
+        let expected = "the connection to the server at 127.0.0.1:1 failed: Connection refused";
         ensure!(!ran.status.success() && stderr(&ran).contains(expected), "{arguments:?}: {}", stderr(&ran));
     }
     let socket = "mysql://root@localhost/?socket=/nowhere/x.sock";
@@ -229,7 +229,7 @@ fn unreachable_servers_are_named() -> Result<()> {
     check_messages(
         &["receive", text(&directory.path().join("s"))?, "--from", socket],
         2,
-        &["no connection to the server at /nowhere/x.sock: No such file"],
+        &["the connection to the server at /nowhere/x.sock failed: No such file"],
     )
 }
 
@@ -379,7 +379,7 @@ fn unwritable_files_are_refused_first() -> Result<()> {
     check_messages(
         &["advise", "--from", unreachable, "--html", text(&page)?],
         2,
-        &["no connection to the server"],
+        &["the connection to the server"],
     )?;
     ensure!(!page.exists(), "an empty page was created");
     check_messages(

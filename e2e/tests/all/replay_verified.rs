@@ -232,7 +232,7 @@ fn impossible_comparisons_are_refused_before_anything_is_applied() -> Result<()>
         ensure!(target.sql("show databases like 'd'")?.is_empty(), "something was applied");
         Ok(())
     };
-    check(&source.binlogs()?, &nowhere, "--verify: no connection to the server at /nowhere/at/all")?;
+    check(&source.binlogs()?, &nowhere, "--verify: the connection to the server at /nowhere/at/all")?;
     check(&[PathBuf::from("-")], &["--verify", &address("root", &source)], "give the logs as files")?;
     check(&source.binlogs()?, &["--follow", "--verify", "mysql://x@y/"], "cannot be used with")
 }

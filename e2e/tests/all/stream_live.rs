@@ -413,8 +413,8 @@ fn errors_that_a_retry_cannot_fix_end_the_run() -> Result<()> {
     };
     let address = format!("127.0.0.1:{}", schema.port());
     fails("names:wrong", &address, "--schema: Access denied for user 'names'")?;
-    fails("names:right", "127.0.0.1:1", "--schema: no connection to the server")?;
-    fails("names:right", "no.such.host.invalid", "--schema: no connection to the server")?;
+    fails("names:right", "127.0.0.1:1", "--schema: the connection to the server")?;
+    fails("names:right", "no.such.host.invalid", "--schema: the connection to the server")?;
     // The login works at the start, but not for the later lookup of a table.
     fails("locked:right", &address, "could not query the columns of d.t on the server: User 'locked'")
 }

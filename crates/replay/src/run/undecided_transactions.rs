@@ -53,10 +53,10 @@ impl UndecidedTransactions {
         if let Some(first) = self.by_xid.get(&xid) {
             // The logs lack the commit or rollback of the first.
             return Err(ReplayError::Refused(format!(
-                "{head} prepares the XA transaction {} again, but the logs do not commit or roll back {}. If that was \
-                 rolled back, exclude it with --exclude-gtids",
+                "{head} prepares the XA transaction {} again, but the logs contain no XA COMMIT or XA ROLLBACK of the \
+                 earlier one, {first}. If {first} was rolled back on the source, exclude it with --exclude-gtids",
                 format_xid(&xid),
-                first.head
+                first = first.head
             )));
         }
         let transaction = PreparedTransaction { head: head.clone(), plan };

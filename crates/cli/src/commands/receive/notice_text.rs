@@ -128,7 +128,7 @@ mod tests {
             assert_eq!(notice_text(&ReceiveNotice::Retry { error: &error, next, pause }), expected);
         };
         let lost = || ConnectionError::lost("gone");
-        let lost_text = "no connection to the server: gone";
+        let lost_text = "the connection to the server failed: gone";
         check(lost().into(), None, 500, &format!("{lost_text}; retrying in 500 ms"));
         check(lost().into(), Some("mysql://b/"), 0, &format!("{lost_text}; trying mysql://b/ now"));
         let (log, position, reason) = ("b.000001".to_owned(), 4, Some("its logs were reset".to_owned()));

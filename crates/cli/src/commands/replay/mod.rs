@@ -344,7 +344,7 @@ fn add_advice(error: replay::ReplayError) -> CommandFailure {
         {
             Some(ErrorAdvice(match has_gtid {
                 true => {
-                    "committed transactions are kept; remove the cause, or skip the transaction with --exclude-gtids \
+                    "committed transactions are kept; remove the cause, or exclude the transaction with --exclude-gtids \
                      GTID in this and all later runs, and run the command again"
                 }
                 false => {

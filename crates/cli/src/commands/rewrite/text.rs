@@ -21,7 +21,7 @@ pub(super) fn render(all: &[LogRewrite], style: ReportStyle) -> String {
                 "",
                 "",
                 "",
-                "flagged as in use, skipped (after a crash: --live)",
+                "flagged as in use, skipped; if its server has crashed, give --live",
             ]),
             RewriteEnd::InUse
             | RewriteEnd::PerhapsInUse

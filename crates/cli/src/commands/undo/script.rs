@@ -73,8 +73,8 @@ pub(super) fn write(
     let count = counted(inverse.counts.transactions, "transaction");
     writeln!(
         out,
-        "-- The inverse of {count}. Rows that were changed since are not found and stay as they are, unless a later\n\
-         -- change restored values that an undone change wrote (--to does not change these rows either)."
+        "-- The inverse of {count}. A row that was changed later is not found, and stays as it is. Exception: if a\n\
+         -- later change restored the undone values, the script overwrites them. --to does not."
     )?;
     if columns == ScriptColumns::OfLog {
         writeln!(

@@ -173,7 +173,7 @@ fn add_advice(error: warm::WarmError) -> anyhow::Error {
         &error
     {
         return anyhow!(
-            "could not {doing}: {plugin} sends the password itself, because the server has not cached it (or the \
+            "could not {doing}: {plugin} needs the cleartext password, because the server has not cached it (or the \
              password is wrong), but the connection is not encrypted: set --ssl-mode=REQUIRED, or connect by --socket; \
              if the server has no TLS, --get-server-public-key requests the RSA public key that encrypts the password, \
              and --server-public-key-path FILE names a copy of that key"

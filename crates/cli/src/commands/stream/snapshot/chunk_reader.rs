@@ -155,8 +155,8 @@ impl ReaderThread {
             return Ok(ReaderResult::Refused(reason.to_owned()));
         }
         let Some(seen) = &task.seen else {
-            let reason = "it is not known yet which GTIDs the stream has read: the start of the source's next log lists them \
-                          (FLUSH BINARY LOGS)";
+            let reason = "it is not known yet which GTIDs the stream has read: run FLUSH BINARY LOGS on the source, or wait for \
+                          its next log";
             return Ok(ReaderResult::Delayed(reason.to_owned()));
         };
         let sql = &mut connection.sql;
@@ -174,8 +174,8 @@ impl ReaderThread {
             PreparedTransactions::Unknown if !self.has_warned => {
                 self.has_warned = true;
                 warn!(
-                    "the account may not list prepared XA transactions, so a snapshot may contain old values of their \
-                     rows: grant it XA_RECOVER_ADMIN"
+                    "the account lacks XA_RECOVER_ADMIN, so prepared XA transactions are not visible, and a snapshot can \
+                     contain old values of their rows: grant it"
                 );
             }
             PreparedTransactions::Unknown => {}

@@ -184,8 +184,8 @@ fn report_start(point: &SnapshotPoint, tables: &[SnapshotSourceTable]) {
     info!("snapshot of {tables} at {log}:{position} ({locking})");
     if point.prepared == PreparedTransactions::Unknown {
         warn!(
-            "the account may not list prepared XA transactions, whose rows would be missing: grant it \
-             XA_RECOVER_ADMIN"
+            "the account lacks XA_RECOVER_ADMIN, so prepared XA transactions are not visible, and the snapshot can lack \
+             their rows: grant it"
         );
     }
 }
