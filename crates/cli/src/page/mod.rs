@@ -13,6 +13,7 @@ use binlog::{MAGIC, MAGIC_ENCRYPTED};
 use logs::open_regular;
 
 use crate::exit::CommandFailure;
+use crate::screen::visible;
 
 /// Refuses a page that could not be written, before the work begins. Also refuses to overwrite a log: without a file
 /// name, `--html` before the logs would take the first log as the page's name.
@@ -128,10 +129,10 @@ pub(crate) fn log_below(directory: &Path, name: &str) -> String {
     escaped(below.unwrap_or(name))
 }
 
-/// Escapes text for HTML. Names and versions come from logs and file names.
+/// Escapes text for HTML, and control characters as on a terminal. Names and versions come from logs and file names.
 pub(crate) fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
+    for character in visible(text).chars() {
         match character {
             '&' => escaped.push_str("&amp;"),
             '<' => escaped.push_str("&lt;"),
@@ -181,5 +182,6 @@ mod tests {
     #[test]
     fn names_are_escaped() {
         assert_eq!(escaped("<a href=\"x\">&"), "&lt;a href=&quot;x&quot;&gt;&amp;");
+        assert_eq!(escaped("\u{1b}[31m \u{202e}"), "\\u{1b}[31m \\u{202e}");
     }
 }
