@@ -169,6 +169,16 @@ fn is_mariadb_gtid(text: &str) -> bool {
     text.split(',').next().is_some_and(|first| first.trim().parse::<MariadbGtid>().is_ok())
 }
 
+/// Parses an address. Does not look up the host.
+pub(crate) fn parse_host_and_port(text: &str) -> Result<String, String> {
+    match text.rsplit_once(':') {
+        Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0) => {
+            Ok(text.to_owned())
+        }
+        _ => Err("expected HOST:PORT, with a port from 1 to 65535".to_owned()),
+    }
+}
+
 /// Parses the name of a database. Only `--table` accepts patterns.
 pub(crate) fn parse_database(text: &str) -> Result<String, String> {
     match text {

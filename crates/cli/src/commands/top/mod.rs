@@ -27,7 +27,7 @@ use crate::interrupt;
 use crate::json_document::write_document;
 use crate::log_args::LogArgs;
 use crate::screen::{self, ReportStyle};
-use crate::value_parsers::number_within;
+use crate::value_parsers::{number_within, parse_host_and_port};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -50,7 +50,7 @@ pub(crate) struct TopArgs {
     store: Option<PathBuf>,
     /// Process to watch, by the address of its --metrics. Repeatable [default without STORE: all processes of this
     /// machine that have --metrics on their command line or in their environment]
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, value_name = "HOST:PORT", value_parser = parse_host_and_port)]
     process: Vec<String>,
     /// Time span of the rates and of the largest transactions of STORE, in seconds: 1 to 3600.
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = number_within::<u32>(1..=3600))]
