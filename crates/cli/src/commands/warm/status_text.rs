@@ -19,7 +19,8 @@ pub(super) fn line(status: &WarmStatus) -> String {
     if status.is_lost {
         parts.push("waiting for the replica, which does not respond".to_owned());
     }
-    if let Some(channel) = most_lagging(status) {
+    // Without an applier, there is no distance.
+    if let Some(channel) = most_lagging(status).filter(|channel| !channel.log.is_empty()) {
         parts.push(match channel.applier {
             Some(position) => format!("{} at {}", channel.log, count(position.offset)),
             None => "no relay log".to_owned(),

@@ -56,7 +56,7 @@ pub(crate) const WARM_METRICS: &[WarmMetric] = &[
         |status| status.counts.repeated.into(),
     )
     .json("repeated")
-    .text(CHANGES, "of these, repeated searches not made"),
+    .text(CHANGES, "repeated searches not made"),
     WarmMetric::counter(
         "bintide_warm_skipped_total",
         "Statements skipped because almost all pages were in memory.",
