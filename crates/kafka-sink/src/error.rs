@@ -6,13 +6,11 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KafkaSinkError {
-    /// A property that librdkafka refuses.
-    #[error("librdkafka refuses the property {name}={value}: {reason}")]
+    /// A property that librdkafka refuses. Its value may be a secret.
+    #[error("librdkafka refuses the property {name}: {reason}")]
     Property {
         /// Name.
         name: String,
-        /// Value.
-        value: String,
         /// Reason.
         reason: String,
     },

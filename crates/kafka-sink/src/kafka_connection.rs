@@ -168,7 +168,7 @@ pub(crate) fn size_property(settings: &KafkaSettings, name: &str) -> usize {
 
 pub(crate) fn config_error(error: KafkaError) -> KafkaSinkError {
     match error {
-        KafkaError::ClientConfig(_, reason, name, value) => KafkaSinkError::Property { name, value, reason },
+        KafkaError::ClientConfig(_, reason, name, _) => KafkaSinkError::Property { name, reason },
         error => KafkaSinkError::Other { what: "creating a Kafka client", reason: error.to_string() },
     }
 }

@@ -1,11 +1,19 @@
 //! Properties of librdkafka that a user chooses.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// Properties of librdkafka, by name. One with two names has the second of `ALIASES`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct KafkaProperties {
     pub(crate) values: BTreeMap<String, String>,
+}
+
+impl fmt::Debug for KafkaProperties {
+    /// Writes only the names: values may be secrets.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_set().entries(self.values.keys()).finish()
+    }
 }
 
 /// Error of a property.

@@ -367,15 +367,15 @@ impl TopicCatalogue {
             Some(policy) if policy != "compact" => {
                 Err(KafkaSinkError::NotCompacted { topic: topic.to_owned(), policy })
             }
-            None if self.connection.tokens.is_some() => {
+            None => {
                 self.connection.notices.notify(KafkaNotice::CompactionUnchecked { topic: topic.to_owned() });
                 Ok(())
             }
-            _ => Ok(()),
+            Some(_) => Ok(()),
         }
     }
 
-    /// Returns a property of a topic; `None` if the account may not read it.
+    /// Returns a property of a topic; `None` if it cannot be read with this login, or the account has no permission.
     fn property(&self, topic: &str, name: &str) -> Result<Option<String>, KafkaError> {
         if self.connection.tokens.is_some() {
             // The client that reads it takes no tokens.
@@ -384,8 +384,11 @@ impl TopicCatalogue {
         let admin = self.admin()?;
         let options = AdminOptions::new().request_timeout(Some(ADMIN_TIMEOUT));
         let described = block_on(admin.describe_configs([&ResourceSpecifier::Topic(topic)], &options));
-        let Some(Ok(resource)) = described?.pop() else { return Ok(None) };
-        Ok(resource.get(name).and_then(|entry| entry.value.clone()))
+        match described?.pop() {
+            Some(Ok(resource)) => Ok(resource.get(name).and_then(|entry| entry.value.clone())),
+            Some(Err(RDKafkaErrorCode::TopicAuthorizationFailed)) | None => Ok(None),
+            Some(Err(code)) => Err(KafkaError::AdminOp(code)),
+        }
     }
 
     fn admin(&self) -> Result<AdminClient<DefaultClientContext>, KafkaError> {

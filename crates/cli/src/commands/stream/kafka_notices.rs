@@ -24,8 +24,8 @@ pub(super) fn show_notice(notice: KafkaNotice) {
              the topic {letters}"
         ),
         KafkaNotice::CompactionUnchecked { topic } => warn!(
-            "cannot check the topic {topic} with a login by token: its cleanup.policy must be compact, or the progress of the \
-             stream is lost"
+            "cannot read the configuration of the topic {topic}, which is not possible with a login by token or without the \
+             permission DESCRIBE_CONFIGS: its cleanup.policy must be compact, or the progress of the stream is lost"
         ),
         KafkaNotice::RegistryAway { reason } => {
             warn!("the schema registry does not answer: {reason}; retrying");
