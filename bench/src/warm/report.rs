@@ -26,8 +26,8 @@ pub(super) fn write(cold: &[CatchUpPair], in_memory: &[CatchUpPair]) -> Result<(
     let mut text = format!(
         "A table of {ROWS} rows, ten times a buffer pool of {POOL_MIB} MiB (`O_DIRECT`; `innodb_lru_scan_depth = \
          {PAGES_FREE}`, because the default would keep half of this pool empty); one changed row in each transaction, \
-         at random; the relay log is filled before the applier starts. A library (`bench/warm/slow_disk.c`) adds the delay \
-         in the column *disk* to each page read, and allows {DISK_QUEUE_DEPTH} reads at once.\n\n{}",
+         at random; the relay log is filled before the applier starts. A library (`bench/warm/slow_disk.c`) adds the \
+         delay in the column *disk* to each page read, and allows {DISK_QUEUE_DEPTH} reads at once.\n\n{}",
         table(cold)
     );
     text.push_str("\n\nWith all data in memory, and no delay:\n\n");
