@@ -87,7 +87,7 @@ pub(crate) enum CliCommand {
     /// Verify logs: every checksum, position, GTID, row and compressed transaction.
     #[command(after_long_help = verify::EXAMPLES)]
     Verify(verify::VerifyArgs),
-    /// Compare the transactions of two stores: of a source and its replica, or of a server and a copy of its logs.
+    /// Compare the transactions of two sets of logs, such as those of a source and its replica.
     #[command(after_long_help = diff::EXAMPLES)]
     Diff(diff::DiffArgs),
     /// Estimate what transaction compression saves and costs, by level, table and size.

@@ -18,7 +18,8 @@ pub(crate) struct GlobalArgs {
     /// Read settings from this file instead of bintide/bintide.toml in the user's configuration directory.
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Print only errors on standard error: no progress, no warnings.
+    /// Print no progress and no warnings, except about ignored option files; diff prints no report, and verify only
+    /// faults.
     #[arg(long, short, global = true)]
     pub(crate) quiet: bool,
     /// Format of messages on standard error: text (with time and level), json or journald. With a format, progress is

@@ -167,8 +167,8 @@ pub(crate) static MYSQLBINLOG_OPTIONS: &[OptionEntry] = &[
         OptionId::Base64Output,
         "base64-output",
         OptionKind::Text,
-        "Events to print as BINLOG statements. 'auto': row events and format descriptions, which have no other \
-         form. 'never': none; fails if the log has row events. 'decode-rows': none; --verbose prints rows as \
+        "Events to print as BINLOG statements. 'auto': only row events and format descriptions, because SQL cannot \
+         express them. 'never': none; fails if the log has row events. 'decode-rows': none; --verbose prints rows as \
          pseudo-SQL. [default: auto]",
     ),
     long(OptionId::BindAddress, "bind-address", OptionKind::Text, "Local address to connect from."),
@@ -216,8 +216,8 @@ pub(crate) static MYSQLBINLOG_OPTIONS: &[OptionEntry] = &[
         "disable-log-bin",
         b'D',
         OFF,
-        "Print SQL that keeps the replayed statements out of the target's own binary log. Requires the privilege to \
-         do so on the target.",
+        "Print SET SQL_LOG_BIN=0 first, so that the target does not log the statements. Needs the privilege to set \
+         sql_log_bin.",
     ),
     short(
         OptionId::ForceIfOpen,
@@ -226,7 +226,14 @@ pub(crate) static MYSQLBINLOG_OPTIONS: &[OptionEntry] = &[
         ON,
         "Also read logs that are open or were not closed (server crash), and accept a torn last event.",
     ),
-    short(OptionId::ForceRead, "force-read", b'f', OFF, "Continue after events of unknown types."),
+    short(
+        OptionId::ForceRead,
+        "force-read",
+        b'f',
+        OFF,
+        "Continue after events of unknown types; with --json, --events or --transactions, after every event that \
+         cannot be decoded.",
+    ),
     short(
         OptionId::Hexdump,
         "hexdump",

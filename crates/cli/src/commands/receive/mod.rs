@@ -71,8 +71,10 @@ Examples:
   Up to the end of the logs, without waiting for more:
       bintide receive /backup/db1 --from mysql://repl@db1/ --stop-at-end
 
-The same command resumes where the last run stopped. The account needs only
-REPLICATION SLAVE.";
+The same command resumes where the last run stopped. The account needs
+REPLICATION SLAVE; with --change-tables, also SELECT on the tables if the logs
+have no column names. With REPLICATION CLIENT, the error about a log of
+--start-log that the source does not have names the logs that it has.";
 
 /// Arguments of `receive`.
 #[derive(Args, Debug)]

@@ -107,7 +107,7 @@ pub(crate) struct StreamArgs {
     #[arg(long)]
     skip_statements: bool,
     /// Add the original statement to each record, if the source logs it (binlog_rows_query_log_events). Statements
-    /// contain values of all columns, so this option excludes those that leave out or mask columns.
+    /// contain values of all columns, so it cannot be combined with options that leave out or mask columns.
     #[arg(long)]
     queries: bool,
     /// Name of the source in Debezium's records: its topic prefix.

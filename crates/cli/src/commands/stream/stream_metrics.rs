@@ -132,7 +132,7 @@ const STREAM_METRICS: &[StreamMetric] = &[
     ),
     StreamMetric::gauge(
         "bintide_stream_snapshot_tables",
-        "Tables that requested snapshots are still to read.",
+        "Tables of requested snapshots that are not read yet.",
         |figures| figures.snapshot.as_ref().map(|snapshot| snapshot.tables).into(),
     ),
     StreamMetric::gauge(

@@ -35,7 +35,7 @@ Examples:
       bintide top
   The binary logs of a running server:
       bintide top /var/lib/mysql
-  A store, and the process that receives it:
+  A directory of logs, and the process that receives them:
       bintide top --process 127.0.0.1:9104 /backup/binlogs
   The activity of the last five minutes, once, as JSON:
       bintide top --once --json --window 300 /var/lib/mysql
@@ -45,14 +45,14 @@ Press q to quit.";
 /// Arguments of `bintide top`.
 #[derive(Args, Debug)]
 pub(crate) struct TopArgs {
-    /// Store to watch: a directory to which a server or bintide receive writes logs, or its index file.
-    #[arg(value_name = "STORE")]
+    /// Directory to watch, to which a server or bintide receive writes logs; or its index file.
+    #[arg(value_name = "DIR")]
     store: Option<PathBuf>,
-    /// Process to watch, by the address of its --metrics. Repeatable [default without STORE: all processes of this
+    /// Process to watch, by the address of its --metrics. Repeatable [default without DIR: all processes of this
     /// machine that have --metrics on their command line or in their environment]
     #[arg(long, value_name = "HOST:PORT", value_parser = parse_host_and_port)]
     process: Vec<String>,
-    /// Time span of the rates and of the largest transactions of STORE, in seconds: 1 to 3600.
+    /// Time span of the rates and of the largest transactions of DIR, in seconds: 1 to 3600.
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = number_within::<u32>(1..=3600))]
     window: u32,
     /// Seconds between two updates: 1 to 60.
@@ -95,7 +95,7 @@ struct TopWatch {
 impl TopWatch {
     fn new(command: &TopArgs) -> Result<Self, CommandFailure> {
         let store = command.store.as_ref().map(|path| {
-            let store = LogArgs::of_one(path.clone(), command.keyring.clone()).store("STORE")?;
+            let store = LogArgs::of_one(path.clone(), command.keyring.clone()).store("DIR")?;
             StoreObserver::new(store, command.keyring.clone(), command.window.into())
         });
         let store = store.transpose()?;
@@ -105,7 +105,7 @@ impl TopWatch {
         };
         if addresses.is_empty() && store.is_none() {
             return Err(CommandFailure::NotStarted(anyhow!(
-                "no bintide process of this machine has --metrics: start one with this option, or give STORE or \
+                "no bintide process of this machine has --metrics: start one with this option, or give DIR or \
                  --process"
             )));
         }

@@ -45,7 +45,9 @@ user who may read them. The account needs SELECT on the tables and REPLICATION
 CLIENT (on MariaDB since 10.5, SLAVE MONITOR). With SELECT on
 performance_schema, warm measures how many pages warm and the applier read. With
 PROCESS, it sees the applier's position inside a large transaction. warm changes
-no data and locks no rows; DDL may wait for one of its statements.";
+no data and locks no rows; DDL may wait for one of its statements.
+
+-p WORD uses the next word as the password, as in Replication Booster.";
 
 const HOST_HELP: &str =
     "Host name of the replica. localhost means the Unix socket file, except with --port [default: 127.0.0.1]";
@@ -59,8 +61,8 @@ pub(crate) struct WarmArgs {
     #[arg(short, long, value_name = "N", value_parser = number_within::<u16>(1..=1000))]
     threads: Option<u16>,
     /// Skip this number of events after the applier's position: read no pages for them. -o, -s and -m are the fixed
-    /// limits of Replication Booster, an older tool. If one is given, all three replace bintide's own control of the
-    /// distance [default with -s or -m: 500]
+    /// limits of Replication Booster, an older tool. If one is given, all three replace the automatic limit on how far
+    /// ahead warm reads [default with -s or -m: 500]
     #[arg(short, long, value_name = "EVENTS", value_parser = parse_number::<u64>)]
     offset_events: Option<u64>,
     /// Stay at most this number of seconds ahead, in the source's time [default with -o or -m: 3]
@@ -86,7 +88,7 @@ pub(crate) struct WarmArgs {
     /// Keyring file for encrypted relay logs.
     #[arg(long, value_name = "FILE")]
     keyring: Option<PathBuf>,
-    /// Also accept a server that is not a replica: search for all changes in --relay-logs.
+    /// Also accept a server that is not a replica: search for all changes in --relay-logs. Has no effect on a replica.
     #[arg(long, requires = "relay_logs")]
     force: bool,
     #[command(flatten)]

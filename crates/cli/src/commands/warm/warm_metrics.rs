@@ -18,7 +18,7 @@ pub(crate) const WARM_METRICS: &[WarmMetric] = &[
         status.counts.rows.into()
     })
     .json("rows")
-    .text(CHANGES, "row changes ahead of the applier"),
+    .text(CHANGES, "row changes found ahead of the applier"),
     WarmMetric::counter(
         "bintide_warm_rows_not_searched_total",
         "Row changes found in tables that cannot be searched.",
