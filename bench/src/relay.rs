@@ -379,9 +379,9 @@ fn report(runs: &[ServedRun], receiving: &ReceivingRun) -> Result<String> {
     writeln!(
         text,
         "\nReceiving {:.0} MB while {CLIENTS_OF_GOAL} clients read the data as it arrives: {relay_seconds:.2} s. \
-         `mysqlbinlog --raw` alone: {mysqlbinlog_seconds:.2} s. Both times begin with the first stored byte, and end \
-         when all bytes are synced.\n\nAll programs run on one machine: the clients, which discard what they read, share \
-         the processors with the server that is measured.",
+         `mysqlbinlog --raw` alone: {mysqlbinlog_seconds:.2} s. Both times begin with the first stored byte, and \
+         end when all bytes are synced.\n\nAll programs run on one machine: the clients, which discard what they read, \
+         share the processors with the server that is measured.",
         *bytes as f64 / 1e6
     )?;
     Ok(text + &doc_page::conditions()?)
