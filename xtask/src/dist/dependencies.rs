@@ -11,6 +11,16 @@ use super::command::stdout_of;
 use super::platform::PackageArch;
 use super::static_binary::FeatureSet;
 
+/// Libraries in C that crates contain: the crate, and the directory of the library with its licence.
+const BUNDLED_LIBRARIES: [(&str, &str); 4] = [
+    ("libz-sys", "src/zlib"),
+    ("openssl-src", "openssl"),
+    ("rdkafka-sys", "librdkafka"),
+    ("zstd-sys", "zstd"),
+];
+/// Crate that is only a dependency of a build, but whose library is linked.
+const LINKED_BUILD_DEPENDENCY: &str = "openssl-src";
+
 /// Libraries of the command, by name and version.
 pub(crate) struct DependencyList {
     libraries: BTreeMap<(String, String), Library>,
@@ -49,6 +59,9 @@ impl DependencyList {
         for package in metadata["packages"].as_array().context("cargo metadata lists no packages")? {
             let field = |name: &str| package[name].as_str().unwrap_or_default().to_owned();
             let key = (field("name"), field("version"));
+            if key.0 == LINKED_BUILD_DEPENDENCY {
+                used.insert(key.clone());
+            }
             if !used.contains(&key) {
                 continue;
             }
@@ -111,6 +124,11 @@ impl DependencyList {
                 let text = standard_text(source, name, &library.licence)?;
                 let text = text.with_context(|| format!("{name} {version} has no licence text"))?;
                 found.push(text);
+            }
+            for (_, bundled) in BUNDLED_LIBRARIES.iter().filter(|(owner, _)| owner == name) {
+                let texts = licence_files(&library.directory.join(bundled))?;
+                ensure!(!texts.is_empty(), "{name} {version} has no licence in {bundled}");
+                found.extend(texts);
             }
             for text in found {
                 texts.entry(text).or_default().push(format!("{name} {version}"));
