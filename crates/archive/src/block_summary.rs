@@ -39,7 +39,7 @@ pub struct BlockSummary {
     pub is_relay_log: bool,
     /// Transactions of MySQL.
     pub gtids: GtidSet,
-    /// First and last number of the transactions of each domain and server of MariaDB.
+    /// First and last number of MariaDB's transactions, by domain.
     pub mariadb_gtids: BTreeMap<u32, (u64, u64)>,
     /// Earliest and latest time in the events' headers, in seconds since 1970.
     pub times: Option<(u32, u32)>,

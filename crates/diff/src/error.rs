@@ -7,7 +7,7 @@ pub enum DiffError {
     /// A log cannot be read.
     #[error(transparent)]
     Log(#[from] logs::LogError),
-    /// A store has too many transactions or logs.
+    /// A store has too many transactions.
     #[error("{name} has more than {max} transactions: compare it in parts, with --gtid")]
     TooMany {
         /// The store.

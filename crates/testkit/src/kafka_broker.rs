@@ -271,7 +271,7 @@ impl KafkaBroker {
 
 impl Drop for KafkaBroker {
     fn drop(&mut self) {
-        // A drop cannot report errors, and the next start removes leftover files.
+        // A drop cannot report errors, and the next start of a database server removes leftover files.
         let _ = self.kill();
         let _ = cache::remove_dir(&self.directory);
     }

@@ -147,7 +147,7 @@ impl RegistryServer {
 
 impl Drop for RegistryServer {
     fn drop(&mut self) {
-        // A drop cannot report errors, and the next start removes leftover files.
+        // A drop cannot report errors, and the next start of a database server removes leftover files.
         let _ = self.kill();
         let _ = remove_dir(&self.directory);
     }
