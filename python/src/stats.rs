@@ -34,7 +34,7 @@ pub(crate) fn stats<'py>(
     py: Python<'py>,
     logs: PathArgument,
     by: Option<NameArgument>,
-    top: usize,
+    top: i64,
     tables: Option<NameArgument>,
     database: Option<String>,
     gtid: Option<GtidArgument>,
@@ -45,6 +45,7 @@ pub(crate) fn stats<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let selection =
         SelectionArguments { tables, database, gtid, exclude_gtids, start_datetime, stop_datetime };
+    let top = usize::try_from(top).map_err(|_| PyValueError::new_err("top must be 0 or more"))?;
     let mut settings = StatsSettings::new(top);
     settings.selection = selection.selection()?;
     settings.breakdowns = breakdowns(by)?.into();

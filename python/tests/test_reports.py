@@ -35,6 +35,8 @@ def test_selections(samples):
     assert report["totals"]["transactions"] == 1 and len(report["largest"]) == 1
     with pytest.raises(ValueError, match="by must be"):
         bintide.stats(log, by="day")
+    with pytest.raises(ValueError, match="top must be 0 or more"):
+        bintide.stats(log, top=-1)
 
 
 def test_errors(samples, tmp_path):
