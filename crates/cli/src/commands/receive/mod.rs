@@ -73,8 +73,8 @@ Examples:
 
 The same command resumes where the last run stopped. The account needs
 REPLICATION SLAVE; with --change-tables, also SELECT on the tables if the logs
-have no column names. With REPLICATION CLIENT, the error about a log of
---start-log that the source does not have names the logs that it has.";
+have no column names. With REPLICATION CLIENT, the error about an unknown
+--start-log lists the logs of the source.";
 
 /// Arguments of `receive`.
 #[derive(Args, Debug)]
