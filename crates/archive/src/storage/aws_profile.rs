@@ -72,11 +72,14 @@ fn read_section(
     file: &str,
     section: &str,
 ) -> Result<Option<HashMap<String, String>>, String> {
-    let path = env::var_os(variable).map(PathBuf::from);
-    let Some(path) = path.or_else(|| env::home_dir().map(|home| home.join(file))) else { return Ok(None) };
+    let chosen = env::var_os(variable).map(PathBuf::from);
+    let is_chosen = chosen.is_some();
+    let Some(path) = chosen.or_else(|| env::home_dir().map(|home| home.join(file))) else { return Ok(None) };
     match fs::read_to_string(&path) {
         Ok(text) => Ok(parse_section(&text, section)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        // A service may have no access to home directories, and get its credentials from the machine.
+        Err(error) if error.kind() == ErrorKind::PermissionDenied && !is_chosen => Ok(None),
         Err(error) => Err(format!("could not read {}: {error}", path.display())),
     }
 }
