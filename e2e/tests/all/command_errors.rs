@@ -248,13 +248,13 @@ fn passwords_are_not_sent_in_plain_text() -> Result<()> {
         .map(|path| path.display().to_string());
     let (log, sqlite) = (logs.path().join("binlog.000001"), format!("sqlite:{sqlite}"));
     let expected = [
-        "caching_sha2_password sends",
+        "caching_sha2_password needs",
         "set --ssl-mode=REQUIRED",
         "--get-server-public-key",
         "--server-public-key-path",
     ];
     let of_warm =
-        ["caching_sha2_password sends", "or the password is wrong", expected[1], expected[2], expected[3]];
+        ["caching_sha2_password needs", "or the password is wrong", expected[1], expected[2], expected[3]];
     let lines: [&[&str]; 7] = [
         &["receive", &out, "--stop-at-end", "--from", &open],
         &["advise", "--from", &open],
