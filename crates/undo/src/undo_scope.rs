@@ -1,7 +1,7 @@
 //! Scope of an undo, and the statements outside of it.
 
 use binlog::TransactionVerb;
-use sql::ddl::{DdlStatement, NewTable};
+use sql::ddl::{DdlStatement, NamedTable, NewTable};
 use sql::{SqlWords, StatementKind, TableSelection, classify_statement, first_word, is_account_statement};
 
 /// Scope of an undo: the rows whose changes are undone. Only row changes have an inverse, so a statement within the
@@ -37,16 +37,15 @@ impl UndoScope<'_> {
             let (database, table) = table.resolve(default_database);
             self.tables.selects_ignoring_case(database, table)
         };
-        let kind = classify_statement(sql);
         // Row changes of a new table are undone back to the empty table, unless the statement has inserted rows.
         if first_word(sql) == "CREATE" {
-            let has_rows = match &kind {
-                StatementKind::Tables(tables) => inserts_rows(sql) && tables.iter().any(is_selected),
-                _ => false,
-            };
+            let has_rows = filled_table(sql).is_some_and(|name| {
+                let [database, table] = name.resolve(&String::from_utf8_lossy(default_database));
+                self.tables.selects_ignoring_case(database.as_bytes(), table.as_bytes())
+            });
             return (!is_everything || self.rows == SelectedRows::Some) && !has_rows;
         }
-        match kind {
+        match classify_statement(sql) {
             StatementKind::Tables(tables) => !tables.is_empty() && !tables.iter().any(is_selected),
             StatementKind::Database => false,
             StatementKind::DropTemporary | StatementKind::DropTrigger(_) => !is_everything,
@@ -54,11 +53,12 @@ impl UndoScope<'_> {
     }
 }
 
-/// Returns whether the statement is a `CREATE TABLE … SELECT`.
-fn inserts_rows(sql: &[u8]) -> bool {
-    let words = SqlWords::parse(&String::from_utf8_lossy(sql), 0);
-    let statement = words.map_or(DdlStatement::Unknown, |words| DdlStatement::parse(&words));
-    matches!(statement, DdlStatement::CreateTable { content: NewTable::Query, .. })
+/// Returns the new table of a `CREATE TABLE … SELECT`.
+fn filled_table(sql: &[u8]) -> Option<NamedTable> {
+    match DdlStatement::parse(&SqlWords::parse(&String::from_utf8_lossy(sql), 0)?) {
+        DdlStatement::CreateTable { name, content: NewTable::Query, .. } => Some(name),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -88,7 +88,7 @@ mod tests {
         check("", "CREATE TABLE t (id INT)", false);
         check("d.t", "CREATE TABLE t AS SELECT 1 AS id", false);
         check("d.t", "CREATE TABLE t (id INT) SELECT 1 AS id", false);
-        check("d.u", "CREATE TABLE t AS SELECT 1 AS id", true);
+        check("d.u", "CREATE TABLE t AS SELECT * FROM u", true);
         check("d.t", "CREATE VIEW t AS SELECT 1 AS id", true);
         check("", "GRANT SELECT ON *.* TO a", false);
         check("d.t", "GRANT SELECT ON *.* TO a", true);
