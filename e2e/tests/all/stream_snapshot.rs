@@ -513,7 +513,7 @@ fn unsupported_snapshots_are_refused_by_name() -> Result<()> {
     server.sql("drop table d.old; create user few; grant replication slave, select on *.* to few")?;
     check("few", &[], 2, "grant the account REPLICATION CLIENT")?;
     server.sql("grant replication client on *.* to few")?;
-    check("few", &[], 0, "grant it XA_RECOVER_ADMIN")?;
+    check("few", &[], 0, "lacks XA_RECOVER_ADMIN")?;
     // The catalogue shows only the columns that the account may read.
     server.sql(
         "create table d.part (id int primary key, secret text); create table d.blind (id int primary key);
