@@ -247,6 +247,8 @@ const PATTERNS: &[(&str, &str)] = &[
     // The state and the code before a message of MySQL's protocol.
     (r"^#[0-9A-Z]{5}", ""),
     (r"/running/\d+-\d+\b", "/running/SERVER"),
+    // The target directory of another clone, in which the run was recorded.
+    (r"(/[A-Za-z0-9.+_-]+)+/target/", "/TARGET/"),
     (r"\.bintide-new-[A-Za-z0-9]+", ".bintide-new-NAME"),
     (r"(/[A-Za-z0-9.+_-]+)+/(\.tmp|bintide-)[A-Za-z0-9]{6}\b", "/DIR"),
     (r"\b(127\.0\.0\.1|localhost|\[::1\]|0\.0\.0\.0|\[::\]):\d+", "${1}:PORT"),
