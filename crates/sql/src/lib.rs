@@ -44,7 +44,7 @@ pub use crate::sql_words::{SqlWord, SqlWords};
 pub use crate::statement::{
     StatementKind, TableReference, TemporaryTableChange, classify_statement, decode_statement,
     executed_statement, find_start_transaction, first_word, is_account_statement, is_row_statement,
-    query_sql_mode, query_text, temporary_table_change,
+    query_ddl, query_sql_mode, query_text, temporary_table_change,
 };
 pub use crate::statement_digest::statement_digest;
 pub use crate::table_pattern::{TableNamePart, TablePattern, split_table_name};

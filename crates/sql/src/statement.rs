@@ -7,7 +7,9 @@ use binlog::events::{Query, StatusVar};
 use binlog::sql_mode::ANSI_QUOTES;
 use binlog::{Charset, Collation, Flavour};
 
+use crate::ddl::DdlStatement;
 use crate::lexer::{SqlLexer, SqlTokenKind, name_of};
+use crate::sql_words::SqlWords;
 use crate::token_cursor::TokenCursor;
 
 /// A table that a statement names, in the bytes of the statement. Row events have names in UTF-8: to compare names, decode
@@ -181,6 +183,14 @@ pub fn query_sql_mode(query: &Query<'_>) -> u64 {
         _ => None,
     });
     mode.unwrap_or(0)
+}
+
+/// Returns a logged statement as the server that logged it has executed it, parsed as DDL.
+pub fn query_ddl(query: &Query<'_>, flavour: Flavour) -> DdlStatement {
+    let sql_mode = query_sql_mode(query);
+    let sql = executed_statement(query.sql, sql_mode, flavour);
+    let words = SqlWords::parse(&query_text(&Query { sql: &sql, ..*query }, flavour), sql_mode);
+    words.map_or(DdlStatement::Unknown, |words| DdlStatement::parse(&words))
 }
 
 /// Returns the text of a statement in the log, from its client's character set.

@@ -6,8 +6,8 @@ use binlog::events::{Query, StatusVar};
 use binlog::{Collation, EventFormat, Flavour};
 use sql::ddl::{DdlStatement, NewTable};
 use sql::{
-    ReplicationFilter, SqlWords, StatementKind, TableReference, classify_statement, executed_statement,
-    first_word, is_row_statement, query_sql_mode, query_text,
+    ReplicationFilter, StatementKind, TableReference, classify_statement, executed_statement, first_word,
+    is_row_statement, query_ddl, query_sql_mode, query_text,
 };
 
 use crate::change::DdlVerb;
@@ -97,8 +97,7 @@ fn definition_of(query: &Query<'_>, flavour: Flavour) -> Option<(DdlVerb, DdlSta
         "TRUNCATE" => DdlVerb::Truncate,
         _ => return None,
     };
-    let words = SqlWords::parse(&query_text(query, flavour), query_sql_mode(query));
-    let statement = words.map_or(DdlStatement::Unknown, |words| DdlStatement::parse(&words));
+    let statement = query_ddl(query, flavour);
     let verb = match statement {
         DdlStatement::CreateIndex { .. } | DdlStatement::DropIndex { .. } => DdlVerb::Alter,
         // A temporary table is not the table of that name that consumers know.
