@@ -1,12 +1,12 @@
 //! Tables whose columns got other numbers after undone changes. A log without column names has only the numbers.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use binlog::events::Query;
 use binlog::{DecodeError, Event, Flavour, Table, TransactionKind};
 use replay::{SizedTransaction, TransactionHead};
 use sql::ddl::{DdlStatement, NamedTable};
-use sql::{SqlWords, executed_statement, query_sql_mode, query_text};
+use sql::query_ddl;
 
 /// Database and table.
 type TableName = [Box<[u8]>; 2];
@@ -16,8 +16,8 @@ type TableName = [Box<[u8]>; 2];
 pub(super) struct RenumberedTables {
     /// Undone tables whose columns have no names in the log.
     unnamed: BTreeSet<TableName>,
-    /// Undone tables with a later statement that renumbers columns, and the first such transaction.
-    renumbered: BTreeMap<TableName, String>,
+    /// First undone table with a later statement that renumbers columns, and the transaction of the statement.
+    renumbered: Option<(TableName, String)>,
 }
 
 impl RenumberedTables {
@@ -30,7 +30,7 @@ impl RenumberedTables {
 
     /// Returns whether later statements matter.
     pub(super) fn needs_statements(&self) -> bool {
-        !self.unnamed.is_empty()
+        !self.unnamed.is_empty() && self.renumbered.is_none()
     }
 
     /// Adds a transaction that is not undone.
@@ -42,7 +42,7 @@ impl RenumberedTables {
         // Statements that define tables fit into memory, and are not compressed.
         let SizedTransaction::Held(found) = found else { return Ok(()) };
         let transaction = &found.transaction;
-        if self.unnamed.is_empty() || transaction.outline().kind != TransactionKind::Statement {
+        if !self.needs_statements() || transaction.outline().kind != TransactionKind::Statement {
             return Ok(());
         }
         let format = transaction.format();
@@ -56,7 +56,7 @@ impl RenumberedTables {
 
     /// Returns the reason not to apply the inverse to the tables as they are now, if there is one.
     pub(super) fn finding(&self) -> Option<String> {
-        let ([database, table], statement) = self.renumbered.first_key_value()?;
+        let ([database, table], statement) = self.renumbered.as_ref()?;
         let [database, table] = [database, table].map(|name| String::from_utf8_lossy(name));
         Some(format!(
             "the columns of {database}.{table} were reordered later, by {statement}, and the logs have no column names: \
@@ -65,11 +65,7 @@ impl RenumberedTables {
     }
 
     fn add_statement(&mut self, query: &Query<'_>, flavour: Flavour, head: &TransactionHead) {
-        let sql_mode = query_sql_mode(query);
-        let sql = executed_statement(query.sql, sql_mode, flavour);
-        let text = query_text(&Query { sql: &sql, ..*query }, flavour);
-        let Some(words) = SqlWords::parse(&text, sql_mode) else { return };
-        let table = match DdlStatement::parse(&words) {
+        let table = match query_ddl(query, flavour) {
             DdlStatement::AlterTable { name, changes } => {
                 Some(name).filter(|_| changes.iter().any(|change| change.renumbers_columns()))
             }
@@ -78,7 +74,7 @@ impl RenumberedTables {
             _ => None,
         };
         if let Some(table) = table.and_then(|table| self.find_unnamed(&table, query.database)) {
-            self.renumbered.entry(table).or_insert_with(|| head.to_string());
+            self.renumbered = Some((table, head.to_string()));
         }
     }
 
