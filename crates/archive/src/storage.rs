@@ -382,7 +382,7 @@ fn open_url(location: &str) -> Result<(Arc<dyn ObjectStore>, ObjectPath), Archiv
     }
     if !url.username().is_empty() || url.password().is_some() || url.query().is_some() {
         let why = "credentials and options come from the environment, not from the URL";
-        return Err(invalid(&format!("{}://…", url.scheme()), why));
+        return Err(invalid(location, why));
     }
     let store: Result<Arc<dyn ObjectStore>, object_store::Error> = match url.scheme() {
         "gs" => {
@@ -419,10 +419,10 @@ fn open_directory(location: &str, missing: MissingDirectory) -> Result<Arc<dyn O
     Ok(Arc::new(store.with_fsync(true)))
 }
 
-/// Returns the error for a location. A URL with `@` may contain a password: the error has only its scheme.
+/// Returns the error for a location. A URL with `@` or `?` may contain a secret: the error has only its scheme.
 fn invalid(location: &str, why: impl fmt::Display) -> ArchiveError {
     let location = match location.split_once("://") {
-        Some((scheme, rest)) if rest.contains('@') => format!("{scheme}://…"),
+        Some((scheme, rest)) if rest.contains(['@', '?']) => format!("{scheme}://…"),
         _ => location.to_owned(),
     };
     ArchiveError::Location { location, why: why.to_string() }
