@@ -147,7 +147,7 @@ pub fn unrouted(records: Vec<TopicRecord>) -> Result<Vec<TopicRecord>> {
     records.into_iter().map(unrouted).collect()
 }
 
-/// Allows an account only these operations on a topic, such as `READ`, in place of those that it was allowed before.
+/// Replaces the permissions of an account on a topic by these operations, such as `READ`.
 ///
 /// # Errors
 ///

@@ -150,7 +150,10 @@ fn settings_give_options_that_a_command_requires() {
     let out = directory.path().join("changes").display().to_string();
     let output =
         bintide(&["stream", "--config", settings, "--out", &out, "--password-command", "echo x"], &[]);
-    assert!(text(&output.stderr).contains("the connection to the server"), "{output:?}");
+    assert!(
+        text(&output.stderr).contains("the connection to the server at 127.0.0.1:1 failed: "),
+        "{output:?}"
+    );
 }
 
 #[test]
@@ -504,8 +507,13 @@ fn settings_have_one_password_option_and_their_strictest_tls_mode() {
     check(identity, &[], &["--ssl-mode=REQUIRED"], no_authority);
     check(identity, &required, &[], no_authority);
     check(&format!("[receive]\n{identity}"), &required, &["--ssl-mode=VERIFY_CA"], no_authority);
-    check(identity, &required, &["--ssl-mode=DISABLED"], "the connection to the server");
-    check("", &required, &["--ssl-mode=DISABLED"], "the connection to the server");
+    check(
+        identity,
+        &required,
+        &["--ssl-mode=DISABLED"],
+        "the connection to the server at 127.0.0.1:1 failed: ",
+    );
+    check("", &required, &["--ssl-mode=DISABLED"], "the connection to the server at 127.0.0.1:1 failed: ");
     check("ssl-mode = 'CERTAIN'", &[], &["--ssl-mode=REQUIRED"], "invalid value 'CERTAIN'");
 }
 

@@ -379,7 +379,7 @@ fn unwritable_files_are_refused_first() -> Result<()> {
     check_messages(
         &["advise", "--from", unreachable, "--html", text(&page)?],
         2,
-        &["the connection to the server"],
+        &["the connection to the server at ", " failed: "],
     )?;
     ensure!(!page.exists(), "an empty page was created");
     check_messages(

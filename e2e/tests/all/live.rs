@@ -207,7 +207,7 @@ fn one_command_follows_a_server() -> Result<()> {
     };
     fails(&source, 1, "(error 1236); keep this directory as it is")?;
     source.stop()?;
-    fails(&source, 2, "the connection to the server")
+    fails(&source, 2, "the connection to the server at ")
 }
 
 fn catches_up_and_ends(source: &TestServer, target: &TestServer, relay: &Path) -> Result<()> {

@@ -494,7 +494,7 @@ fn obstacles_are_named() -> Result<()> {
     server.sql("grant replication slave on *.* to r@'%'")?;
     let wrong = format!("mysql://r:wrong@127.0.0.1:{port}/?tls=required");
     fails(&wrong, directory.path(), 2, &["Access denied for user 'r'", "1045"])?;
-    fails("mysql://r@127.0.0.1:1/", directory.path(), 2, &["the connection to the server"])?;
+    fails("mysql://r@127.0.0.1:1/", directory.path(), 2, &["the connection to the server at 127.0.0.1:1"])?;
     fails(&from, &server.datadir(), 2, &["is a server's data directory"])?;
     fails(&from, directory.path(), 0, &[])?;
     fails("mysql://r@127.0.0.1/?tls=maybe", directory.path(), 2, &["--from: tls is maybe"])?;
@@ -553,7 +553,7 @@ fn failed_starts_leave_no_files() -> Result<()> {
     server.sql("create database gone; flush binary logs; purge binary logs to 'binlog.000004'")?;
     check(&directory, &root, &["--start-after-gtid", later], &purged)?;
     check(&directory, &r.replace(":s@", ":wrong@"), &[], &["Access denied for user 'r'"])?;
-    check(&directory, "mysql://r@127.0.0.1:1/", &[], &["the connection to the server"])?;
+    check(&directory, "mysql://r@127.0.0.1:1/", &[], &["the connection to the server at 127.0.0.1:1"])?;
     check(&directory, "mysql://r@nowhere.invalid/", &[], &["nowhere.invalid"])?;
     check(&directory, &root, &["--metrics", &format!("127.0.0.1:{port}")], &["could not serve metrics"])?;
     check(

@@ -57,7 +57,8 @@ fn network_failures_lose_and_repeat_nothing() -> Result<()> {
             // A replay that ended before the cut was not affected.
             ensure!(output.status.success() != proxy.is_cut(), "{mode:?}, cut after {at}: {printed}");
             ensure!(
-                output.status.success() || printed.contains("the connection to the server"),
+                output.status.success()
+                    || printed.contains("the connection to the server at ") && printed.contains(" failed: "),
                 "{mode:?}, cut after {at}: {printed}"
             );
             proxy.mend();

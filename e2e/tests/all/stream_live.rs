@@ -413,8 +413,12 @@ fn errors_that_a_retry_cannot_fix_end_the_run() -> Result<()> {
     };
     let address = format!("127.0.0.1:{}", schema.port());
     fails("names:wrong", &address, "--schema: Access denied for user 'names'")?;
-    fails("names:right", "127.0.0.1:1", "--schema: the connection to the server")?;
-    fails("names:right", "no.such.host.invalid", "--schema: the connection to the server")?;
+    fails("names:right", "127.0.0.1:1", "--schema: the connection to the server at 127.0.0.1:1 failed: ")?;
+    fails(
+        "names:right",
+        "no.such.host.invalid",
+        "--schema: the connection to the server at no.such.host.invalid:3306 failed: ",
+    )?;
     // The login works at the start, but not for the later lookup of a table.
     fails("locked:right", &address, "could not query the columns of d.t on the server: User 'locked'")
 }
