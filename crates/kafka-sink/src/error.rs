@@ -44,7 +44,7 @@ pub enum KafkaSinkError {
     StreamName {
         /// Name.
         name: String,
-        /// What is wrong, and what is expected.
+        /// Problem, and the expected form.
         reason: String,
     },
     /// A topic that does not exist.

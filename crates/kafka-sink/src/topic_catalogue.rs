@@ -43,10 +43,10 @@ const LOST_CODES: [RDKafkaErrorCode; 8] = [
 /// Maximum size of a topic's name, in Kafka.
 const NAME_SIZE_MAX: usize = 249;
 
-/// Maximum number of characters of a stream's name, so that the names of its own topics are not cut.
+/// Maximum length of a stream's name, in characters. With it, the longest name of an own topic has `NAME_SIZE_MAX`.
 const STREAM_NAME_MAX: usize = NAME_SIZE_MAX - HEARTBEAT_TOPIC.len() - 1;
 
-/// Prefix of the topic with heartbeats: the longest text that the name of an own topic has besides that of the stream.
+/// Prefix of the topic with heartbeats, longer than the suffix of any other own topic.
 const HEARTBEAT_TOPIC: &str = "__debezium-heartbeat";
 /// Suffix of the topic with the progress.
 const PROGRESS_TOPIC: &str = "bintide-progress";
