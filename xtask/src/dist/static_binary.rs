@@ -73,6 +73,8 @@ pub(crate) fn build(release: &Release, arch: PackageArch, features: FeatureSet) 
     let perl = write_perl(&release.directory)?;
     let variables = format!("{OPENSSL_DIRECTORIES} PERL={}", perl.display());
     cargo.env("CFLAGS", cflags.join(" ")).env("GNUMAKEFLAGS", variables);
+    // A static binary contains its own OpenSSL, also if other builds take the machine's.
+    cargo.env_remove("OPENSSL_NO_VENDOR");
     // OpenSSL compiles the time of its build into its library.
     cargo.env("SOURCE_DATE_EPOCH", release.epoch.to_string());
     run(&mut cargo)?;
