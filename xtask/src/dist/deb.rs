@@ -79,8 +79,9 @@ Section: database
 Priority: optional
 Suggests: systemd
 Description: tool for the binary logs of MySQL and MariaDB
- bintide prints, counts, checks, compresses, copies and applies binary logs,
- serves them to replicas, and writes row changes as JSON.
+ bintide prints, counts, checks, compresses, copies, archives and applies
+ binary logs, serves them to replicas, undoes transactions, and writes row
+ changes as JSON, Avro or Parquet, also to Kafka.
  .
  It reads compressed transactions and encrypted logs. Its memory use does
  not grow with the size of a log.

@@ -50,10 +50,10 @@ License: MIT OR Apache-2.0
 AutoReqProv: no
 
 %description
-bintide prints, counts, checks, compresses, copies and applies binary logs,
-serves them to replicas, and writes row changes as JSON. It reads compressed
-transactions and encrypted logs. Its memory use does not grow with the size of a
-log.
+bintide prints, counts, checks, compresses, copies, archives and applies binary
+logs, serves them to replicas, undoes transactions, and writes row changes as
+JSON, Avro or Parquet, also to Kafka. It reads compressed transactions and
+encrypted logs. Its memory use does not grow with the size of a log.
 
 %install
 mkdir -p %{{buildroot}}
