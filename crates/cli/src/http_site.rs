@@ -82,6 +82,7 @@ impl HttpSite {
             (Some(lag_max), Some(lag)) if lag > lag_max => {
                 Err(format!("the lag is {}, the limit {}", duration(lag), duration(lag_max)))
             }
+            (Some(_), None) if self.state.has_source() => Err("the lag is not known yet".to_owned()),
             _ => Ok(()),
         }
     }

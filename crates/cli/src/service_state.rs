@@ -14,8 +14,13 @@ pub(crate) trait ServiceState: Send + Sync {
         self.readiness().is_ok()
     }
 
-    /// Returns the lag behind the source; `None` if unknown.
+    /// Returns the lag behind the source; `None` if unknown, or without a source.
     fn lag(&self) -> Option<Duration>;
+
+    /// Returns whether there is a source. Without one, there is no lag that could be unknown.
+    fn has_source(&self) -> bool {
+        true
+    }
 
     /// Returns one line about the work.
     fn summary(&self) -> String;

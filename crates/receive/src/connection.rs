@@ -186,7 +186,9 @@ impl LogReceiver {
 
     /// Waits for the next event. Returns false if a sync ended first.
     fn wait(&mut self, source: &mut LiveSource, store: &mut StoreWriter) -> Result<bool, Disconnect> {
-        self.monitor.set_caught_up();
+        if source.is_at_end() {
+            self.monitor.set_caught_up();
+        }
         loop {
             let waited = match store.sync_signal() {
                 Some(signal) => source.wait_briefly_or(signal),

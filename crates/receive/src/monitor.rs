@@ -133,7 +133,7 @@ impl ReceiveMonitor {
     pub(crate) fn set_connected(&self, facts: &SourceFacts) {
         let mut figures = self.stats.figures();
         figures.connections += 1;
-        figures.is_connected = true;
+        (figures.is_connected, figures.is_caught_up) = (true, false);
         let source = &mut figures.source;
         (source.server_id, source.server_uuid) = (facts.server_id, facts.server_uuid.clone());
         source.gtid_mode.clone_from(&facts.gtid_mode);
@@ -258,11 +258,9 @@ impl ReceiveMonitor {
         self.stats.figures().network_bytes += bytes;
     }
 
-    /// Records that all events of the source were received.
+    /// Records that the source has no event that is not received.
     pub(crate) fn set_caught_up(&self) {
-        let mut figures = self.stats.figures();
-        figures.is_caught_up = true;
-        figures.received_gtids.complete_transaction();
+        self.stats.figures().is_caught_up = true;
     }
 
     pub(crate) fn count_acknowledgement(&self) {

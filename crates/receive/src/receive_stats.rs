@@ -40,7 +40,7 @@ pub struct ReceiveStats {
     pub semi_sync: Option<bool>,
     /// Set while a source is connected.
     pub is_connected: bool,
-    /// Set if all events of the source were received.
+    /// Set if all events of the source are known to be received.
     pub is_caught_up: bool,
     /// Set while the disk is full.
     pub is_full: bool,
@@ -86,17 +86,20 @@ impl ReceiveStats {
         self.transactions += u64::from(begins_transaction(event.event_type()));
     }
 
-    /// Returns the age of the last event by the source's clock; 0 if all events were received, `None` before the
-    /// first event.
+    /// Returns the age of the last event by the source's clock; 0 if all events are known to be received, `None` before
+    /// the first event.
     pub fn lag_s(&self, now_s: i64) -> Option<u64> {
-        let last = self.last_s.filter(|last| *last > 0)?;
-        match self.is_caught_up && self.is_connected {
-            true => Some(0),
-            false => {
-                let source_now_s = now_s.saturating_add(self.ahead_s);
-                Some(u64::try_from(source_now_s.saturating_sub(i64::from(last))).unwrap_or_default())
-            }
+        if self.has_everything() {
+            return Some(0);
         }
+        let last = self.last_s.filter(|last| *last > 0)?;
+        let source_now_s = now_s.saturating_add(self.ahead_s);
+        Some(u64::try_from(source_now_s.saturating_sub(i64::from(last))).unwrap_or_default())
+    }
+
+    /// Returns whether a source is connected and has no event that is not received.
+    pub const fn has_everything(&self) -> bool {
+        self.is_caught_up && self.is_connected
     }
 
     /// Returns the bytes saved by the compression of closed logs; `None` if no log was compressed.
@@ -129,5 +132,7 @@ mod tests {
         assert_eq!(figures.lag_s(1000), Some(5));
         figures.last_s = None;
         assert_eq!(figures.lag_s(1000), None);
+        figures.is_connected = true;
+        assert_eq!(figures.lag_s(1000), Some(0));
     }
 }

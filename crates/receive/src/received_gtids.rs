@@ -5,14 +5,15 @@ use std::path::Path;
 
 use binlog::events::MariadbGtid;
 use binlog::gtid::{Gtid, GtidSet};
-use binlog::{DecodeError, Event, EventFormat, EventType, RawEvent};
+use binlog::{DecodeError, Event, EventFormat, EventRole, EventType, RawEvent, TransactionGrammar};
 use logs::{LogError, LogReader, ReadOutcome, Store};
 
-/// GTIDs of stored transactions: a set for MySQL, the last GTID of each domain for MariaDB.
+/// GTIDs of completely stored transactions: a set for MySQL, the last GTID of each domain for MariaDB.
 #[derive(Clone, Debug, Default)]
 pub struct ReceivedGtids {
     set: GtidSet,
     domains: BTreeMap<u32, MariadbGtid>,
+    grammar: TransactionGrammar,
     /// Transaction whose end is not received yet.
     open: Option<ReceivedGtid>,
     /// Last complete transaction.
@@ -41,7 +42,6 @@ impl ReceivedGtids {
                 received.add_event(&event.raw, chunk.format());
             }
         }
-        received.complete_transaction();
         Ok(received)
     }
 
@@ -57,10 +57,18 @@ impl ReceivedGtids {
             | EventType::AnonymousGtid
             | EventType::MariadbGtid
             | EventType::PreviousGtids
-            | EventType::MariadbGtidList => {}
-            _ => return Ok(()),
+            | EventType::MariadbGtidList => self.take_gtids(raw, format)?,
+            _ => {}
         }
-        self.complete_transaction();
+        let step = self.grammar.step(EventRole::of(raw, format)?).unwrap_or_else(|fault| fault.step);
+        if step.transaction.is_last() {
+            self.complete_transaction();
+        }
+        Ok(())
+    }
+
+    fn take_gtids(&mut self, raw: &RawEvent<'_>, format: &EventFormat) -> Result<(), DecodeError> {
+        self.open = None;
         match raw.decode(format)? {
             Event::PreviousGtids(previous) => self.set.add_all(&GtidSet::decode(previous.set)?),
             Event::MariadbGtidList(list) => {
@@ -74,8 +82,7 @@ impl ReceivedGtids {
         Ok(())
     }
 
-    /// Records that the current transaction is complete.
-    pub fn complete_transaction(&mut self) {
+    fn complete_transaction(&mut self) {
         let Some(came) = self.open.take() else { return };
         match came {
             ReceivedGtid::Mysql(gtid) => {

@@ -32,6 +32,7 @@ mod server_facts;
 mod server_link;
 mod server_stream;
 mod silence_monitor;
+mod source_end;
 mod sql_connection;
 mod statement_cache;
 mod tls;

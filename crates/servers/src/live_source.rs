@@ -2,6 +2,7 @@
 
 use binlog::server_error::ACCESS_DENIED_ERROR;
 use std::os::fd::BorrowedFd;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use wire::{
     AckRequest, PositionGaps, ReplicaConversation, ReplicaEnd, ReplicaOptions, ReplicaStart, ReplicaStep,
@@ -11,6 +12,7 @@ use wire::{
 use crate::error::ConnectionError;
 use crate::server_address::ServerAddress;
 use crate::server_link::{ANSWER_SIZE_MAX, LinkOptions, ServerLink};
+use crate::source_end::SourceEnd;
 
 /// Live binary log of a server: verified events in order, with their positions in the source's files.
 pub struct LiveSource {
@@ -21,6 +23,7 @@ pub struct LiveSource {
     /// Position of the last heartbeat, if no event has followed. While the source skips events, its heartbeats have
     /// different positions; two in a row with the same position mean that it has no more events.
     heartbeat_position: Option<u64>,
+    source_end: SourceEnd,
 }
 
 /// Event received from a source.
@@ -86,7 +89,8 @@ impl LiveSource {
             link.packet_stream.packets.ignore_sequence();
         }
         let reader = StreamReader::new(conversation.source().checksum, gaps);
-        Ok(Self { link, conversation, reader, end, heartbeat_position: None })
+        let source_end = SourceEnd::new(conversation.source().clock_s, now_s());
+        Ok(Self { link, conversation, reader, end, heartbeat_position: None, source_end })
     }
 
     /// Returns the source's version and settings.
@@ -118,6 +122,13 @@ impl LiveSource {
         self.link.packet_stream.read_ready_packet()
     }
 
+    /// Returns whether the source is known to have no newer events than those received: it has sent a heartbeat since
+    /// the last event, or the last event was new when it arrived. If no event has arrived, but this is false, events
+    /// may be delayed.
+    pub const fn is_at_end(&self) -> bool {
+        self.source_end.is_reached()
+    }
+
     /// Waits up to a tenth of a second for the next event. Returns whether it has arrived.
     ///
     /// # Errors
@@ -147,10 +158,17 @@ impl LiveSource {
         match self.conversation.read(self.link.packet_stream.next()?)? {
             ReplicaStep::Event(packet) => {
                 let arrival = self.reader.read(packet.event)?;
-                let heartbeat_position = match arrival {
-                    SourceEvent::Heartbeat { position } => Some(position),
-                    _ => None,
-                };
+                let mut heartbeat_position = None;
+                match &arrival {
+                    SourceEvent::Heartbeat { position } => {
+                        heartbeat_position = Some(*position);
+                        self.source_end.take_heartbeat();
+                    }
+                    SourceEvent::Event { event, .. } => {
+                        self.source_end.take_event(event.header().timestamp, now_s());
+                    }
+                    SourceEvent::File { .. } | SourceEvent::Format { .. } | SourceEvent::Artificial(_) => {}
+                }
                 let before = std::mem::replace(&mut self.heartbeat_position, heartbeat_position);
                 // MySQL 5.6.14 waits for new events even if the log was requested only up to its end.
                 let is_at_end = before.is_some() && before == heartbeat_position;
@@ -182,6 +200,12 @@ impl LiveSource {
         ack.encode(&mut payload);
         self.link.packet_stream.send(&payload)
     }
+}
+
+/// Returns the time in seconds since 1970.
+fn now_s() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
 
 /// Adds the missing privilege to the error: servers report a missing privilege with the same error as a wrong password.

@@ -106,9 +106,9 @@ impl ServerAddress {
     }
 
     /// Returns the heartbeat interval for a server that sends its log: a fraction of the timeout, so that some
-    /// heartbeats may be missed.
+    /// heartbeats may be missed. Short, because the first heartbeat shows that the source has sent everything.
     pub fn heartbeat_interval(&self) -> Duration {
-        const MAX: Duration = Duration::from_secs(15);
+        const MAX: Duration = Duration::from_secs(5);
         /// Number of heartbeats within the timeout.
         const MISSED: u32 = 4;
         (self.timeout / MISSED).min(MAX)

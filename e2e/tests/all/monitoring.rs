@@ -12,7 +12,7 @@ use e2e::program::bintide;
 use e2e::relayed::index_of;
 use regex::Regex;
 use tempfile::TempDir;
-use testkit::{Launch, PackageHome, TestPackage, TestServer, free_port, wait_until};
+use testkit::{CutMode, Launch, PackageHome, Proxy, TestPackage, TestServer, free_port, wait_until};
 
 /// Files that name metrics.
 const FILES: [&str; 3] =
@@ -66,6 +66,54 @@ fn all_metrics(server: &TestServer, directory: &Path) -> Result<Vec<String>> {
         &["warm", "--force", "--host=127.0.0.1", &port_option, "--relay-logs", &data],
     ];
     commands.iter().map(|command| metrics_of(command).with_context(|| command[0].to_owned())).collect()
+}
+
+/// Checks that a command that follows a server is not ready while a silent network hides events that are older than
+/// `--ready-lag`, and is ready once it has received them all. The command's other arguments follow `--from ADDRESS`.
+fn check_hidden_lag(server: &TestServer, command: &[&str], lag: &str) -> Result<()> {
+    // More than the handshake and the queries at the start, less than all events.
+    const SHOWN_BYTES: u64 = 12_000;
+    let (proxy, port) = (Proxy::to(server.port())?, free_port()?);
+    proxy.cut_after(SHOWN_BYTES, CutMode::Silence);
+    let from = format!("mysql://root@127.0.0.1:{}/?timeout=4&ssl-mode=DISABLED", proxy.port());
+    let mut process = Command::new(bintide()?);
+    process.env_clear().args(command).args(["--from", &from, "--ready-lag=100"]);
+    process.arg(format!("--metrics=127.0.0.1:{port}"));
+    process.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let _running = ChildGuard::start(&mut process)?;
+    wait_until(&format!("{}: the cut", command[0]), || Ok(proxy.is_cut()))?;
+    let address = format!("127.0.0.1:{port}");
+    let behind = Regex::new(&format!("\n{lag} 1[0-9]{{3}}"))?;
+    wait_until(&format!("{}: the lag", command[0]), || {
+        Ok(scraped(&address).is_ok_and(|text| behind.is_match(&text)))
+    })?;
+    let answer = get(port, "/readyz")?;
+    let why = String::from_utf8_lossy(&answer.body);
+    ensure!(answer.status == 503 && why.contains("the lag is"), "{command:?}: {why}");
+    proxy.mend();
+    wait_until("readiness", || Ok(get(port, "/readyz").is_ok_and(|answer| answer.status == 200)))?;
+    let text = scraped(&address)?;
+    ensure!(Regex::new(&format!("\n{lag} 0"))?.is_match(&text), "{command:?}: {text}");
+    Ok(())
+}
+
+/// A source whose next events are delayed is not taken for a source without newer events.
+#[test]
+fn a_silent_network_hides_no_lag() -> Result<()> {
+    let server = Launch::mysql().options(["--gtid-mode=ON", "--enforce-gtid-consistency=ON"]).start()?;
+    let inserts: String = (0..100).map(|number| format!("insert into d.t values ({number});")).collect();
+    let timestamp = "set timestamp = unix_timestamp() - 1000";
+    server
+        .sql(&format!("{timestamp}; create database d; create table d.t (a int primary key); {inserts}"))?;
+    let directory = TempDir::new()?;
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let (received, changes, relay) = (path("received"), path("changes"), path("relay"));
+    let sqlite = format!("sqlite:{}", path("copy.db"));
+    check_hidden_lag(&server, &["receive", &received], "bintide_receive_lag_seconds")?;
+    let stream = ["stream", "--format", "maxwell", "--out", &changes];
+    check_hidden_lag(&server, &stream, "bintide_stream_lag_seconds")?;
+    let replay = ["replay", "--relay", &relay, "--to", &sqlite];
+    check_hidden_lag(&server, &replay, "bintide_replay_lag_seconds")
 }
 
 /// Metrics follow Prometheus' conventions, and alerts and the dashboard name only metrics that exist.

@@ -39,6 +39,6 @@ pub(super) const ARCHIVE_METRICS: &[ArchiveMetric] = &[
     ArchiveMetric::gauge(
         "bintide_archive_lag_seconds",
         "Time since the last change of the oldest closed log that is not archived yet; 0 if there is none.",
-        |figures| figures.lag().unwrap_or_default().into(),
+        |figures| figures.lag().into(),
     ),
 ];

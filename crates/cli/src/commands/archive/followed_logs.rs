@@ -166,7 +166,7 @@ impl ServiceState for FollowedLogState {
     }
 
     fn lag(&self) -> Option<Duration> {
-        self.0.figures().lag()
+        Some(self.0.figures().lag())
     }
 
     fn summary(&self) -> String {

@@ -40,9 +40,9 @@ impl ArchivingFigures {
         self.bytes_to += stored_size;
     }
 
-    /// Returns the time since the last change of the oldest log that waits.
-    pub(crate) fn lag(&self) -> Option<Duration> {
-        self.waiting_since.map(|since| since.elapsed().unwrap_or_default())
+    /// Returns the time since the last change of the oldest log that waits; 0 if no log waits.
+    pub(crate) fn lag(&self) -> Duration {
+        self.waiting_since.map_or(Duration::ZERO, |since| since.elapsed().unwrap_or_default())
     }
 }
 

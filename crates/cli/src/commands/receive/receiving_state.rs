@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use receive::SharedReceiveStats;
+use receive::{ReceiveStats, SharedReceiveStats};
 
 use crate::commands::receive::ReceiveDisplay;
 use crate::commands::receive::archiving_state::ArchivingState;
@@ -28,6 +28,11 @@ impl ReceivingState {
     /// Returns the present figures.
     pub(super) fn figures(&self) -> ReceiveFigures {
         ReceiveFigures::new(&self.stats, &self.archiving, self.display.began().elapsed())
+    }
+
+    /// Returns whether a source is connected and has no event that is not received.
+    pub(crate) fn has_everything(&self) -> bool {
+        self.stats.read(ReceiveStats::has_everything)
     }
 
     /// Adds the metrics of the receiver.

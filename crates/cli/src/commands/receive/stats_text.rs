@@ -190,7 +190,6 @@ mod tests {
                 figures.received_gtids.add_event(&event.raw, chunk.format());
             }
         }
-        figures.received_gtids.complete_transaction();
         figures
     }
 

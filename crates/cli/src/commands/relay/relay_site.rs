@@ -162,6 +162,10 @@ impl ServiceState for RelaySite {
         self.receiving.as_ref()?.lag()
     }
 
+    fn has_source(&self) -> bool {
+        self.receiving.is_some()
+    }
+
     fn summary(&self) -> String {
         let Some(ServingState { facts, address, .. }) = self.serving.get() else { return String::new() };
         let clients = u64::try_from(facts.clients().len()).unwrap_or(u64::MAX);

@@ -214,8 +214,8 @@ fn apply(command: &ReplayArgs, global: &GlobalArgs, receiving: Option<ReceivingS
         || ReplayWarming::new(&named, followed.as_ref(), &found.locations, command, &options);
     let replay_warming = command.warm.then(replay_warming).transpose()?;
     let writer = checks::check(&named, to_look_at, &options, command.apply.log_choice(), &command.allow)?;
-    let stats = SharedReplayFigures::new(replay_warming.as_ref().map(ReplayWarming::stats));
-    let served = command.metrics.serve(stats.site(receiving))?;
+    let stats = SharedReplayFigures::new(replay_warming.as_ref().map(ReplayWarming::stats), receiving);
+    let served = command.metrics.serve(stats.site())?;
     let mut target = target::open(named)?;
     target.set_source(writer)?;
     if command.apply.log {

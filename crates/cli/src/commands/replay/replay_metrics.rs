@@ -15,10 +15,12 @@ use crate::service_state::ServiceState;
 use crate::units::{counted, duration};
 
 /// Latest figures of a replay and of its warming, shared between threads.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub(super) struct SharedReplayFigures {
     figures: Arc<Mutex<ReplayFigures>>,
     warm_status: Option<SharedWarmStatus>,
+    /// State of the receiver of `--from`.
+    receiving: Option<ReceivingState>,
 }
 
 /// Figures of a replay at a moment.
@@ -139,43 +141,42 @@ pub(super) const REPLAY_METRICS: &[ReplayMetric] = &[
     ReplayMetric::json_only("lag.max_seconds", |figures| figures.followed().map(|lag| lag.max).into()),
 ];
 
-/// State of a replay, and of the receiver of `--from`.
-struct ReplayState {
-    figures: SharedReplayFigures,
-    receiving: Option<ReceivingState>,
-}
-
-impl ServiceState for ReplayState {
+impl ServiceState for SharedReplayFigures {
     fn readiness(&self) -> Result<(), String> {
         self.receiving.as_ref().map_or(Ok(()), ReceivingState::readiness)?;
-        match self.figures.figures().workers {
+        match self.figures().workers {
             0 => Err("no session of the target has started yet".to_owned()),
             _ => Ok(()),
         }
     }
 
     fn lag(&self) -> Option<Duration> {
-        self.figures.present().lag()
+        self.present().lag()
     }
 
     fn summary(&self) -> String {
-        self.figures.present().summary()
+        self.present().summary()
     }
 }
 
 impl SharedReplayFigures {
-    /// Returns empty figures, including the figures of warming.
-    pub(super) fn new(warm_status: Option<SharedWarmStatus>) -> Self {
-        Self { figures: Arc::default(), warm_status }
+    /// Returns empty figures, including the figures of warming and the state of the receiver of `--from`.
+    pub(super) fn new(warm_status: Option<SharedWarmStatus>, receiving: Option<ReceivingState>) -> Self {
+        Self { figures: Arc::default(), warm_status, receiving }
     }
 
-    /// Returns the site for HTTP, with the metrics of warming, and with the state of the receiver of `--from`.
-    pub(super) fn site(&self, receiving: Option<ReceivingState>) -> HttpSite {
+    /// Returns the site for HTTP, with the metrics of warming and of the receiver.
+    pub(super) fn site(&self) -> HttpSite {
         let mut registry = self.registry();
-        if let Some(receiving) = &receiving {
+        if let Some(receiving) = &self.receiving {
             registry = receiving.add_metrics(registry);
         }
-        HttpSite::new(registry, Arc::new(ReplayState { figures: self.clone(), receiving }))
+        HttpSite::new(registry, Arc::new(self.clone()))
+    }
+
+    /// Returns whether the received logs have all transactions of the source; true without a receiver.
+    pub(super) fn has_all_logs(&self) -> bool {
+        self.receiving.as_ref().is_none_or(ReceivingState::has_everything)
     }
 
     /// Returns the metrics, including the metrics of warming.
@@ -243,9 +244,10 @@ impl ReplayFigures {
     }
 
     fn lag(&self) -> Option<Duration> {
-        let lag_us =
-            |committed_us| if self.is_caught_up { 0 } else { self.now_us.saturating_sub(committed_us) };
-        self.committed_us.map(|committed_us| Duration::from_micros(lag_us(committed_us)))
+        if self.is_caught_up {
+            return Some(Duration::ZERO);
+        }
+        self.committed_us.map(|committed_us| Duration::from_micros(self.now_us.saturating_sub(committed_us)))
     }
 
     /// Returns one line about the replay.
@@ -312,8 +314,9 @@ mod tests {
 
     #[test]
     fn warming_adds_its_metrics() {
-        let text =
-            SharedReplayFigures::new(Some(Default::default())).registry().text(MetricsFormat::OpenMetrics);
+        let text = SharedReplayFigures::new(Some(Default::default()), None)
+            .registry()
+            .text(MetricsFormat::OpenMetrics);
         for name in ["bintide_build_info", "bintide_replay_rows", "bintide_warm_rows"] {
             assert_eq!(text.matches(&format!("# TYPE {name} ")).count(), 1, "{name}: {text}");
         }

@@ -85,6 +85,9 @@ impl ReplayProgressMonitor {
 
 impl ReplayObserver for ReplayProgressMonitor {
     fn on_status(&mut self, status: &ReplayStatus<'_>) -> ControlFlow<()> {
+        let mut status = *status;
+        status.is_caught_up &= self.stats.has_all_logs();
+        let status = &status;
         let elapsed = self.began.elapsed();
         self.pace.add_sample(elapsed, status);
         if elapsed >= self.lag_due {

@@ -315,7 +315,9 @@ fn save_while_idle(
     output: &mut RecordSink,
 ) -> Result<ControlFlow<()>, StreamDisconnect> {
     while !source.has_more()? {
-        live.figures.set_caught_up();
+        if source.is_at_end() {
+            live.figures.set_caught_up();
+        }
         advance_snapshots(live, source, streamer, output)?;
         let failed = |error: io::Error| StreamDisconnect::Failed(failed(error.into()));
         output.save().map_err(failed)?;

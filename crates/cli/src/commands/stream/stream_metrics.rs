@@ -261,7 +261,7 @@ impl SharedStreamFigures {
         }
     }
 
-    /// Records that all events that the source has sent were processed.
+    /// Records that the source has no event that is not processed.
     pub(super) fn set_caught_up(&self) {
         self.figures().is_caught_up = true;
     }
@@ -355,6 +355,10 @@ impl ServiceState for SharedStreamFigures {
         self.present().lag()
     }
 
+    fn has_source(&self) -> bool {
+        self.figures().has_server
+    }
+
     fn summary(&self) -> String {
         self.present().summary()
     }
@@ -383,10 +387,12 @@ impl StreamFigures {
         Err(format!("the source is not connected{why}"))
     }
 
-    /// Returns the age of the last event; 0 if all events were processed, `None` before the first event.
+    /// Returns the age of the last event; 0 if the source has no newer event, `None` before the first event.
     fn lag(&self) -> Option<Duration> {
-        let event_s = self.event_s?;
-        let age_s = if self.is_caught_up { 0 } else { self.now_s - i64::from(event_s) };
+        if self.is_caught_up {
+            return Some(Duration::ZERO);
+        }
+        let age_s = self.now_s - i64::from(self.event_s?);
         Some(Duration::from_secs(u64::try_from(age_s).unwrap_or_default()))
     }
 
@@ -422,6 +428,7 @@ mod tests {
             assert_eq!(figures.lag(), expected_s.map(Duration::from_secs));
         };
         check(None, false, None);
+        check(None, true, Some(0));
         check(Some(990), false, Some(10));
         check(Some(990), true, Some(0));
         check(Some(1005), false, Some(0));
