@@ -223,9 +223,10 @@ fn parse_index(
         let line =
             as_path(line).ok_or_else(|| LogError::InvalidIndex { name: index.display().to_string() })?;
         let named = directory.join(line);
+        // Without the `./` that servers write before names.
         let beside = directory.join(line.file_name().unwrap_or(line.as_os_str()));
         let log = match location {
-            _ if names_no_directory(line) => named,
+            _ if names_no_directory(line) => beside,
             _ if beside.exists() => {
                 if named.exists() && !is_same_file(&named, &beside) {
                     let (index, read) = (index.to_owned(), beside.clone());
