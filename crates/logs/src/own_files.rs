@@ -1,9 +1,9 @@
 //! Files and directories that bintide creates: opened safely, locked, and synced to disk.
 
 use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
@@ -23,7 +23,7 @@ pub fn private_options() -> OpenOptions {
 /// Permissions and durability of a file that [`replace_file`] writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileAccess {
-    /// Permissions of the replaced file; a new file is accessible to owner and group. Synced to disk.
+    /// Owner, group and permissions of the replaced file; a new file is accessible to owner and group. Synced to disk.
     Private,
     /// Accessible to the owner only. Synced to disk.
     OwnerOnly,
@@ -54,6 +54,8 @@ fn write_unfinished(new: &Path, path: &Path, content: &[u8], access: FileAccess)
     match access {
         FileAccess::Private => {
             if let Ok(before) = fs::metadata(path) {
+                // Changing the owner may remove permissions.
+                keep_owner(&file, &before)?;
                 file.set_permissions(before.permissions())?;
             }
         }
@@ -62,6 +64,25 @@ fn write_unfinished(new: &Path, path: &Path, content: &[u8], access: FileAccess)
     }
     file.write_all(content)?;
     if access == FileAccess::Shared { Ok(()) } else { file.sync_all() }
+}
+
+/// Gives a file the owner and group of the file that it replaces: programs that could read that file must be able to
+/// read the new one, also if root replaces it.
+fn keep_owner(file: &File, before: &Metadata) -> io::Result<()> {
+    let created = file.metadata()?;
+    if (created.uid(), created.gid()) == (before.uid(), before.gid()) {
+        return Ok(());
+    }
+    fchown(file, Some(before.uid()), Some(before.gid())).map_err(|cause| {
+        let (uid, gid) = (before.uid(), before.gid());
+        io::Error::new(
+            cause.kind(),
+            format!(
+                "the new file cannot have the old owner, user {uid} and group {gid} ({cause}): run this as the owner \
+                 or as root"
+            ),
+        )
+    })
 }
 
 fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
@@ -193,9 +214,7 @@ fn is_at(file: &File, path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::os::unix::fs::symlink;
-
-    use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
 
     use super::{DirectoryLock, FileAccess, FileLock, make_directories, replace_file};
 
@@ -219,6 +238,20 @@ mod tests {
             (fs::read(&target).unwrap(), fs::read(&path).unwrap()),
             (b"text".to_vec(), b"three".to_vec())
         );
+    }
+
+    #[test]
+    fn owners_of_replaced_files_stay() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("list.txt");
+        fs::write(&path, "one").unwrap();
+        // Only root may give a file to another user.
+        let is_root = chown(&path, Some(4711), Some(4712)).is_ok();
+        let before = fs::metadata(&path).unwrap();
+        replace_file(&path, b"two", FileAccess::Private).unwrap();
+        let after = fs::metadata(&path).unwrap();
+        assert_eq!((after.uid(), after.gid()), (before.uid(), before.gid()));
+        assert_eq!((after.uid() == 4711, fs::read(&path).unwrap()), (is_root, b"two".to_vec()));
     }
 
     #[test]
