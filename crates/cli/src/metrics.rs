@@ -1,5 +1,6 @@
 //! Metrics of long-running commands, published for Prometheus: over HTTP, and in a file.
 
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use clap::Args;
-use logs::{FileAccess, replace_file};
+use logs::{FileAccess, parent_of, replace_file, starts_as_log};
 use tracing::{error, info};
 
 use crate::background_thread::start_thread;
@@ -53,13 +54,13 @@ impl MetricsArgs {
     /// Refuses an unusable file before the work begins.
     pub(crate) fn check(&self) -> Result<(), CommandFailure> {
         let Some(path) = &self.metrics_file else { return Ok(()) };
-        let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
-        let why = match directory {
-            _ if path.is_dir() => "it is a directory",
-            Some(directory) if !directory.is_dir() => "its directory does not exist",
-            _ => return Ok(()),
-        };
-        Err(CommandFailure::NotStarted(anyhow!("could not write metrics to {}: {why}", path.display())))
+        match unusable_reason(path) {
+            None => Ok(()),
+            Some(why) => {
+                let path = path.display();
+                Err(CommandFailure::NotStarted(anyhow!("could not write metrics to {path}: {why}")))
+            }
+        }
     }
 
     /// Starts publishing metrics, and notifying systemd. Prints the address on standard error, because port 0 means any
@@ -84,6 +85,29 @@ impl Drop for MetricsService {
             // The error of a file was reported before.
             let _ = writer.join();
         }
+    }
+}
+
+/// Returns the reason why the file cannot be replaced, if there is one.
+fn unusable_reason(path: &Path) -> Option<&'static str> {
+    let target = link_target(path);
+    match fs::metadata(&target) {
+        Ok(found) if found.is_dir() => Some("it is a directory"),
+        Ok(found) if !found.is_file() => Some("it is not a regular file"),
+        // Without a file name, the option would take a log after it as the file.
+        Ok(_) if starts_as_log(&target) => Some("it is a binary log"),
+        _ if !parent_of(&target).is_dir() => Some("its directory does not exist"),
+        _ => None,
+    }
+}
+
+/// Returns the file to which a symbolic link points, also if only the last link of a chain has no file yet; otherwise
+/// the path itself. The link remains when its target is replaced.
+fn link_target(path: &Path) -> PathBuf {
+    match (fs::canonicalize(path), fs::read_link(path)) {
+        (Ok(target), _) => target,
+        (Err(_), Ok(target)) => parent_of(path).join(target),
+        (Err(_), Err(_)) => path.to_owned(),
     }
 }
 
@@ -114,14 +138,18 @@ fn write_periodically(path: &Path, site: &HttpSite, is_alive: &Receiver<()>) {
     }
 }
 
-/// Replaces the file atomically.
+/// Replaces the file, or the target of a symbolic link, atomically.
 fn write(path: &Path, text: &str) -> io::Result<()> {
-    replace_file(path, text.as_bytes(), FileAccess::Shared)
+    replace_file(&link_target(path), text.as_bytes(), FileAccess::Shared)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::write;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::path::Path;
+
+    use super::{unusable_reason, write};
 
     #[test]
     fn the_file_is_replaced() {
@@ -129,10 +157,41 @@ mod tests {
         let path = directory.path().join("bintide.prom");
         for text in ["one", "two"] {
             write(&path, text).unwrap();
-            assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+            assert_eq!(fs::read_to_string(&path).unwrap(), text);
         }
         assert!(write(directory.path(), "three").is_err());
-        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
         assert!(!directory.path().with_extension("new").exists());
+    }
+
+    #[test]
+    fn targets_of_links_are_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        let [link, target] = ["link.prom", "bintide.prom"].map(|name| directory.path().join(name));
+        symlink("bintide.prom", &link).unwrap();
+        for text in ["one", "two"] {
+            assert_eq!(unusable_reason(&link), None);
+            write(&link, text).unwrap();
+            assert_eq!(fs::read_to_string(&target).unwrap(), text);
+        }
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    }
+
+    #[test]
+    fn only_regular_files_are_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        symlink("/dev/null", path("link")).unwrap();
+        fs::write(path("binlog.000001"), binlog::MAGIC).unwrap();
+        fs::write(path("old.prom"), "old").unwrap();
+        let check = |path: &Path, expected| assert_eq!(unusable_reason(path), expected, "{}", path.display());
+        check(Path::new("/dev/null"), Some("it is not a regular file"));
+        check(&path("link"), Some("it is not a regular file"));
+        check(directory.path(), Some("it is a directory"));
+        check(&path("binlog.000001"), Some("it is a binary log"));
+        check(&path("no/new.prom"), Some("its directory does not exist"));
+        check(&path("old.prom"), None);
+        check(&path("new.prom"), None);
+        check(Path::new("new.prom"), None);
     }
 }

@@ -114,7 +114,7 @@ pub use crate::own_files::{
     sync_parent,
 };
 pub use crate::piece_reader::{PayloadPart, PieceReader, PieceSizes, WalkPiece, inner_events};
-pub use crate::regular_file::open_regular;
+pub use crate::regular_file::{open_regular, starts_as_log};
 pub use crate::rewrite_positions::{
     PositionPair, RewritePositions, RewrittenSizes, numbered_path, positions_path,
 };

@@ -3,14 +3,11 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::fs;
-use std::io::Read;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use binlog::{MAGIC, MAGIC_ENCRYPTED};
-
 use crate::file_identity::FileIdentity;
-use crate::open_regular;
+use crate::regular_file::starts_as_log;
 
 /// Evidence that a server runs in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,7 +59,7 @@ pub fn find_server_file(directory: &Path) -> Option<&'static str> {
 /// writing, and in a data directory many more files.
 pub fn find_running_server(directory: &Path) -> Option<RunningServer> {
     let files = entries(directory).map(|entry| entry.path());
-    let files = files.filter(|file| is_server_file(file) || is_log(file));
+    let files = files.filter(|file| is_server_file(file) || starts_as_log(file));
     let known: HashMap<FileIdentity, PathBuf> =
         files.filter_map(|file| Some((FileIdentity::of_path(&file).ok()?, file))).collect();
     let found = scan_processes()
@@ -138,12 +135,6 @@ fn is_on_shared_mount(mounts: &str, path: &Path) -> bool {
 fn is_server_file(file: &Path) -> bool {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     name.ends_with(".index") || name.starts_with("ibdata") || name.ends_with(".ibd")
-}
-
-fn is_log(file: &Path) -> bool {
-    let mut magic = [0; MAGIC.len()];
-    let is_read = open_regular(file).and_then(|mut file| file.read_exact(&mut magic)).is_ok();
-    is_read && (magic == MAGIC || magic == MAGIC_ENCRYPTED)
 }
 
 /// Visible files of other processes.

@@ -1,8 +1,10 @@
-//! Access to files named by an index or a directory: only regular files.
+//! Access to files named by an index, a directory or a user: only regular files.
 
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, Read as _};
 use std::path::Path;
+
+use binlog::{MAGIC, MAGIC_ENCRYPTED};
 
 /// Opens a regular file for reading. Immediately refuses a pipe or a device, because opening or reading it could block
 /// forever.
@@ -16,6 +18,13 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
         true => Ok(file),
         false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")),
     }
+}
+
+/// Returns whether the file starts as a log does, encrypted or not; false also if it cannot be read.
+pub fn starts_as_log(path: &Path) -> bool {
+    let mut magic = [0; MAGIC.len()];
+    let is_read = open_regular(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok();
+    is_read && [MAGIC, MAGIC_ENCRYPTED].contains(&magic)
 }
 
 /// Reads the text of a regular file.

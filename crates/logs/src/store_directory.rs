@@ -2,10 +2,8 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{self, Read as _};
+use std::io;
 use std::path::{Path, PathBuf};
-
-use binlog::{MAGIC, MAGIC_ENCRYPTED};
 
 use crate::created_paths::CreatedPaths;
 use crate::error::LogError;
@@ -13,7 +11,7 @@ use crate::file_name::is_file_name;
 use crate::log_file_writer::has_at_most_log_start;
 use crate::log_series::LogName;
 use crate::own_files::DirectoryLock;
-use crate::regular_file::{open_regular, read_regular_text};
+use crate::regular_file::{read_regular_text, starts_as_log};
 
 /// Name of the file that marks a directory as a store of `bintide receive`, and that is locked.
 pub(crate) const MARK_FILE_NAME: &str = "bintide.lock";
@@ -132,11 +130,8 @@ fn refuse_foreign(directory: &Path) -> Result<(), LogError> {
 
 /// Returns whether the file is a log with more bytes than a crash can leave of a new log.
 pub(crate) fn is_log(path: &Path) -> bool {
-    let mut magic = [0; MAGIC.len()];
-    let mut read = || open_regular(path)?.read_exact(&mut magic);
     LogName::of(path).is_some()
-        && read().is_ok()
-        && (magic == MAGIC || magic == MAGIC_ENCRYPTED)
+        && starts_as_log(path)
         && !has_at_most_log_start(path).is_ok_and(|is_so| is_so)
 }
 

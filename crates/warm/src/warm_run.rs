@@ -1,15 +1,13 @@
 //! A run of warming: readers, workers, and the supervision of both.
 
 use std::collections::{BTreeMap, HashMap};
-use std::io::Read as _;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use binlog::gtid::GtidSet;
-use binlog::{MAGIC, MAGIC_ENCRYPTED};
-use logs::{Store, open_regular};
+use logs::{Store, starts_as_log};
 use servers::ServerAddress;
 
 use crate::distance_controller::{ControlLimits, ControlReading, DistanceController, WarmState};
@@ -292,12 +290,6 @@ fn check_logs(logs: &[PathBuf]) -> Result<(), WarmError> {
         }
     }
     Ok(())
-}
-
-fn starts_as_log(path: &Path) -> bool {
-    let mut first = [0; MAGIC.len()];
-    let read = open_regular(path).and_then(|mut file| file.read_exact(&mut first));
-    read.is_ok() && [MAGIC, MAGIC_ENCRYPTED].contains(&first)
 }
 
 /// Supervisor of readers and workers: tracks the applier, measures, and sets the limits.

@@ -353,9 +353,12 @@ fn unwritable_files_are_refused_first() -> Result<()> {
     let [parent, store, log] =
         [directory.path(), &directory.path().join("store"), &logs.path().join("binlog.000001")];
     let unreachable = "mysql://root@127.0.0.1:1/";
-    for (file, why) in
-        [(parent.to_owned(), "it is a directory"), (parent.join("no/x.prom"), "its directory does not exist")]
-    {
+    for (file, why) in [
+        (parent.to_owned(), "it is a directory"),
+        (parent.join("no/x.prom"), "its directory does not exist"),
+        ("/dev/null".into(), "it is not a regular file"),
+        (log.to_owned(), "it is a binary log"),
+    ] {
         let expected = format!("could not write metrics to {}: {why}", file.display());
         let metrics = ["--metrics-file", text(&file)?];
         for command in [

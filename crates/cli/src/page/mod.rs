@@ -5,12 +5,11 @@ pub(crate) mod chart;
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::Path;
 
 use anyhow::{Context, anyhow};
-use binlog::{MAGIC, MAGIC_ENCRYPTED};
-use logs::open_regular;
+use logs::starts_as_log;
 
 use crate::exit::CommandFailure;
 use crate::screen::visible;
@@ -21,10 +20,7 @@ pub(crate) fn check(path: &Path) -> Result<(), CommandFailure> {
     if path.as_os_str() == "-" {
         return Ok(());
     }
-    let mut magic = [0; 4];
-    let is_log = open_regular(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok()
-        && (magic == MAGIC || magic == MAGIC_ENCRYPTED);
-    match is_log {
+    match starts_as_log(path) {
         true => Err(CommandFailure::NotStarted(anyhow!(
             "{} is a binary log: --html needs the file name of the page",
             path.display()
