@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use logs::lock;
 use nix::libc::POLLRDHUP;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use relay::ClientFacts;
+use relay::{ClientFacts, ClientTotals};
 
 /// Connected clients, by connection id.
 #[derive(Debug, Default)]
@@ -24,6 +24,8 @@ struct ClientList {
     /// Connections that have not logged in, oldest first.
     logging_in: VecDeque<u32>,
     by_id: BTreeMap<u32, Arc<ConnectedClient>>,
+    /// Totals of the ended connections.
+    ended: Vec<ClientTotals>,
     /// The relay stops, and has ended all connections.
     is_closed: bool,
 }
@@ -88,6 +90,9 @@ const BLOCKED_MIN: Duration = Duration::from_secs(2);
 const LOGGING_IN_MAX: usize = 256;
 /// Number of connections that may be logging in, also with a smaller limit of connections.
 const LOGGING_IN_MIN: usize = 16;
+/// Maximum number of totals of ended connections. Bounds memory and the number of metrics if each connection comes from
+/// another host.
+const ENDED_TOTALS_MAX: usize = 1000;
 /// Interval at which a delayed answer checks whether its connection was ended.
 const DELAY_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Duration after which a login probably never finishes.
@@ -131,6 +136,20 @@ impl ClientRegistry {
     /// Returns all clients.
     pub(crate) fn facts(&self) -> Vec<ClientFacts> {
         self.all().iter().map(|client| client.facts()).collect()
+    }
+
+    /// Returns the totals of all connections, sorted.
+    pub(crate) fn totals(&self) -> Vec<ClientTotals> {
+        // Under one lock: a connection that ends meanwhile counts once.
+        let list = lock(&self.clients);
+        let mut totals = list.ended.clone();
+        for connected in list.by_id.values().filter_map(|client| client.facts().totals()) {
+            connected.add_to(&mut totals, usize::MAX);
+        }
+        drop(list);
+        totals
+            .sort_by_cached_key(|totals| (totals.user.clone(), totals.host.clone(), totals.form.to_string()));
+        totals
     }
 
     /// Returns the number of clients.
@@ -387,6 +406,9 @@ impl Drop for ClientRegistration<'_> {
         if list.has(self) {
             list.end_login(self.connection_id);
             list.by_id.remove(&self.connection_id);
+            if let Some(totals) = self.client.facts().totals() {
+                totals.add_to(&mut list.ended, ENDED_TOTALS_MAX);
+            }
         }
     }
 }
@@ -397,6 +419,8 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::sync::Arc;
     use std::time::{Duration, Instant};
+
+    use relay::LogForm;
 
     use super::{
         BLOCKED_MIN, ClientActivity, ClientRegistration, ClientRegistry, EndReason, LOGGING_IN_MAX,
@@ -522,6 +546,40 @@ mod tests {
         });
         let continues = |client: &&ClientRegistration<'_>| client.client.end_reason().is_none();
         assert_eq!((clients.len(), clients.iter().filter(continues).count()), (8, 1));
+    }
+
+    #[test]
+    fn totals_include_ended_connections() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let registry = ClientRegistry::default();
+        let connections: Vec<_> = (0..3).map(|_| connection(&listener)).collect();
+        let register = |index: usize, user: &str, bytes: u64| {
+            let host = format!("10.0.0.7:{}", 4000 + index);
+            let registration = registry.register(Arc::clone(&connections[index].1), host, 9).unwrap();
+            registration.client.change(|client| {
+                (client.user, client.form) = (user.to_owned(), Some(LogForm::AsIs));
+                (client.bytes_sent, client.transactions_sent) = (bytes, 1);
+            });
+            registration
+        };
+        let check = |expected: &[(&str, u64, u64)]| {
+            let totals = registry.totals();
+            let found: Vec<_> = totals
+                .iter()
+                .map(|totals| {
+                    assert_eq!(totals.host, "10.0.0.7");
+                    (totals.user.as_str(), totals.bytes_sent, totals.transactions_sent)
+                })
+                .collect();
+            assert_eq!(found, expected);
+        };
+        let clients = [register(0, "repl", 100), register(1, "repl", 20), register(2, "app", 3)];
+        check(&[("app", 3, 1), ("repl", 120, 2)]);
+        let [first, second, third] = clients;
+        drop((first, third));
+        check(&[("app", 3, 1), ("repl", 120, 2)]);
+        second.client.change(|client| client.bytes_sent += 5);
+        check(&[("app", 3, 1), ("repl", 125, 2)]);
     }
 
     #[test]

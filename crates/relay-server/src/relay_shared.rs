@@ -12,10 +12,10 @@ use binlog::gtid::{GtidSet, Uuid};
 use logs::ServerIdentity;
 use logs::lock;
 use relay::{
-    ClientAttributes, ClientFacts, ClientLag, CompressionCounters, FormChoice, FormFacts, FormSource,
-    LogForm, LogSize, MariadbState, NewestLogEnd, RelayAccounts, RelayError, RelayFacts, RelayedServer,
-    SemiSyncSettings, SentTransactions, ServedCompression, ServedLog, SqlResponder, SqlRows, StageTotals,
-    StateReader, StatementInterrupt, UpstreamControl,
+    ClientAttributes, ClientFacts, ClientLag, ClientTotals, CompressionCounters, FormChoice, FormFacts,
+    FormSource, LogForm, LogSize, MariadbState, NewestLogEnd, RelayAccounts, RelayError, RelayFacts,
+    RelayedServer, SemiSyncSettings, SentTransactions, ServedCompression, ServedLog, SqlResponder, SqlRows,
+    StageTotals, StateReader, StatementInterrupt, UpstreamControl,
 };
 use rustls::ServerConfig;
 use wire::{PasswordDigest, PasswordKey, ServerError};
@@ -285,6 +285,10 @@ impl RelayFacts for RelayShared {
 
     fn clients(&self) -> Vec<ClientFacts> {
         self.clients.facts()
+    }
+
+    fn client_totals(&self) -> Vec<ClientTotals> {
+        self.clients.totals()
     }
 
     fn lags(&self, clients: &[ClientFacts]) -> Vec<Option<ClientLag>> {

@@ -93,8 +93,8 @@ pub use crate::relay_account::{
     AccountMatch, AccountRight, AccountRole, RelayAccount, RelayAccounts, RoleNameError, TransportRequirement,
 };
 pub use crate::relay_facts::{
-    ClientFacts, ClientLag, CompressionCounters, CountedTransaction, FormFacts, LogSize, NewestLogEnd,
-    RelayFacts, RelayedServer, SemiSyncSettings, ServedLog, StageTotals,
+    ClientFacts, ClientLag, ClientTotals, CompressionCounters, CountedTransaction, FormFacts, LogSize,
+    NewestLogEnd, RelayFacts, RelayedServer, SemiSyncSettings, ServedLog, StageTotals,
 };
 pub use crate::relay_store::{HeadEvents, RelayStore};
 pub use crate::sent_transactions::{SentTransaction, SentTransactions};

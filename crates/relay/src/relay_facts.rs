@@ -56,6 +56,11 @@ pub trait RelayFacts: Send + Sync {
     /// Returns the connected clients.
     fn clients(&self) -> Vec<ClientFacts>;
 
+    /// Returns the totals of all clients since the start, also of those whose connections have ended.
+    fn client_totals(&self) -> Vec<ClientTotals> {
+        Vec::new()
+    }
+
     /// Returns the lag of each client, in the order of `clients`. `None` for a client that reads no log, or whose log
     /// cannot be read.
     fn lags(&self, clients: &[ClientFacts]) -> Vec<Option<ClientLag>> {
@@ -389,5 +394,54 @@ impl ClientFacts {
     /// Returns whether the client reads logs.
     pub fn is_dump(&self) -> bool {
         self.command.starts_with("Binlog Dump")
+    }
+
+    /// Returns the totals of this connection; `None` before the client requests a log.
+    pub fn totals(&self) -> Option<ClientTotals> {
+        let host = self.host.rsplit_once(':').map_or(&*self.host, |(host, _)| host);
+        Some(ClientTotals {
+            user: self.user.clone(),
+            host: host.to_owned(),
+            form: self.form?,
+            bytes_sent: self.bytes_sent,
+            transactions_sent: self.transactions_sent,
+            bytes_saved: self.progress.as_ref().map_or(0, |progress| progress.dump.saved_bytes),
+        })
+    }
+}
+
+/// Totals of the connections of one user, host and form.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientTotals {
+    /// Name of the account.
+    pub user: String,
+    /// Address without the port, which differs for each connection.
+    pub host: String,
+    /// Form of the clients' logs.
+    pub form: LogForm,
+    /// Bytes of events sent.
+    pub bytes_sent: u64,
+    /// Transactions sent.
+    pub transactions_sent: u64,
+    /// Bytes by which the payloads sent are smaller than their transactions.
+    pub bytes_saved: u64,
+}
+
+impl ClientTotals {
+    /// Adds the totals to those of the same user, host and form. Without such totals, adds them to the list, unless it
+    /// has `limit` elements.
+    pub fn add_to(self, list: &mut Vec<Self>, limit: usize) {
+        let is_same =
+            |other: &Self| (&other.user, &other.host, other.form) == (&self.user, &self.host, self.form);
+        match list.iter().position(is_same) {
+            Some(index) => {
+                let sum = &mut list[index];
+                sum.bytes_sent += self.bytes_sent;
+                sum.transactions_sent += self.transactions_sent;
+                sum.bytes_saved += self.bytes_saved;
+            }
+            None if list.len() < limit => list.push(self),
+            None => {}
+        }
     }
 }

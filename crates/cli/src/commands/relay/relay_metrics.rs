@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use relay::{ClientFacts, ClientLag, FormFacts};
+use relay::{ClientFacts, ClientLag, ClientTotals, FormFacts};
 use relay_server::{AckGate, RelayCounters};
 
 use crate::metric_table::{LabelledValue, MetricRow, MetricValue};
@@ -16,8 +16,9 @@ pub(super) struct RelayFigures {
     /// Gate of `--wait-for-replicas`.
     pub(super) gate: Option<Arc<AckGate>>,
     pub(super) clients: Vec<ClientFigures>,
+    pub(super) client_totals: Vec<ClientTotals>,
     pub(super) forms: Vec<FormFacts>,
-    /// True if clients can connect, and the logs can be read.
+    /// True if clients can connect, and the newest log can be read.
     pub(super) is_ready: bool,
 }
 
@@ -85,18 +86,18 @@ pub(super) const RELAY_METRICS: &[RelayMetric] = &[
     ),
     RelayMetric::counter(
         "bintide_relay_client_sent_bytes_total",
-        "Bytes of events sent to the connected clients of a user, host and form.",
-        |figures| sum_by_client(figures, |client| client.facts.bytes_sent),
+        "Bytes of events sent to the clients of a user, host and form.",
+        |figures| totals_by_client(figures, |totals| totals.bytes_sent),
     ),
     RelayMetric::counter(
         "bintide_relay_client_sent_transactions_total",
-        "Transactions sent to the connected clients of a user, host and form.",
-        |figures| sum_by_client(figures, |client| client.facts.transactions_sent),
+        "Transactions sent to the clients of a user, host and form.",
+        |figures| totals_by_client(figures, |totals| totals.transactions_sent),
     ),
     RelayMetric::counter(
         "bintide_relay_client_saved_bytes_total",
-        "Bytes saved by compression in the transactions sent to the connected clients of a user, host and form.",
-        |figures| sum_by_client(figures, |client| saved_bytes(&client.facts)),
+        "Bytes saved by compression in the transactions sent to the clients of a user, host and form.",
+        |figures| totals_by_client(figures, |totals| totals.bytes_saved),
     ),
     RelayMetric::gauge(
         "bintide_relay_client_lag_transactions",
@@ -148,15 +149,18 @@ fn count(counter: &AtomicU64) -> MetricValue {
     counter.load(Ordering::Relaxed).into()
 }
 
-/// Returns the bytes by which the payloads sent to a client are smaller than their transactions.
-fn saved_bytes(client: &ClientFacts) -> u64 {
-    client.progress.as_ref().map_or(0, |progress| progress.dump.saved_bytes)
-}
-
-/// Returns the sum over the clients of one user, host and form. The labels have no number of the connection and no port
-/// of the client: each reconnect would make a new series.
-fn sum_by_client(figures: &RelayFigures, value: fn(&ClientFigures) -> u64) -> MetricValue {
-    by_client(figures, |clients| clients.iter().map(|client| value(client)).sum::<u64>().into())
+/// Returns a total for each user, host and form. The labels have no number of the connection and no port of the client:
+/// each reconnect would make a new series. Ended connections are included: a counter must not decrease.
+fn totals_by_client(figures: &RelayFigures, total: fn(&ClientTotals) -> u64) -> MetricValue {
+    let values = figures.client_totals.iter().map(|totals| LabelledValue {
+        labels: vec![
+            ("user", totals.user.clone()),
+            ("host", totals.host.clone()),
+            ("form", totals.form.to_string()),
+        ],
+        value: total(totals).into(),
+    });
+    MetricValue::Family(values.collect())
 }
 
 /// Returns the largest value of the clients of one user, host and form; absent if no client has a value.

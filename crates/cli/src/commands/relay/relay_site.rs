@@ -102,6 +102,7 @@ impl RelaySite {
             counters: Arc::clone(counters),
             gate: gate.clone(),
             clients: clients.collect(),
+            client_totals: facts.client_totals(),
             forms: facts.forms(),
             is_ready: self.readiness().is_ok(),
         }
