@@ -13,6 +13,17 @@ use servers::ConnectionError;
 use crate::source_candidate::SourceRejection;
 use crate::source_errors::SourceLogs;
 
+/// Obstacle to the continuation of a source's log at the end of a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResumeObstacle {
+    /// The source no longer has the stored events, or those after them: purged, reset or lost.
+    LogsGone,
+    /// The source has a fault, or its logs were reset.
+    Unclear,
+    /// The source has a fault, such as a failed read of its log.
+    SourceFault,
+}
+
 /// Error of a `receive` run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -170,6 +181,8 @@ pub enum ReceiveError {
         position: u64,
         /// Cause, if known.
         reason: Option<String>,
+        /// Obstacle, on which the remedy depends.
+        obstacle: ResumeObstacle,
         /// Error of the source.
         #[source]
         error: ConnectionError,

@@ -46,7 +46,7 @@ mod source_status;
 mod start_point;
 
 pub use crate::compression_statistics::CompressionStatistics;
-pub use crate::error::{ReceiveError, ReceiveFailure};
+pub use crate::error::{ReceiveError, ReceiveFailure, ResumeObstacle};
 pub use crate::monitor::SharedReceiveStats;
 pub use crate::receive_control::{ControlError, ReceiveControl};
 pub use crate::receive_stats::ReceiveStats;

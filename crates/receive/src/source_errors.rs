@@ -7,25 +7,60 @@ use logs::{LogError, RewritePositions, StoreWriter, positions_path};
 use servers::{ConnectionError, ResultRow, ServerLink};
 
 use crate::disconnect::Disconnect;
-use crate::error::ReceiveError;
+use crate::error::{ReceiveError, ResumeObstacle};
 use crate::receiver::LogReceiver;
 use crate::source_candidate::SourceCandidate;
 use crate::start_point::StartPoint;
 
-/// Parts of the error's message, and their meaning.
-const CANNOT_SEND_REASONS: [(&str, &str); 6] = [
-    (NO_SUCH_LOG, "the source no longer has this log (purged, or its logs were reset)"),
-    ("position > file size", LOG_IS_SHORTER),
+/// Part of the message of a source that cannot send its log, and its meaning.
+struct CannotSendReason {
+    part: &'static str,
+    obstacle: ResumeObstacle,
+    /// `None` if the message of the source is clear.
+    meaning: Option<&'static str>,
+}
+
+impl CannotSendReason {
+    const fn new(part: &'static str, obstacle: ResumeObstacle, meaning: Option<&'static str>) -> Self {
+        Self { part, obstacle, meaning }
+    }
+
+    fn find(error: &ConnectionError) -> Option<&'static Self> {
+        let said = error.to_string();
+        CANNOT_SEND_REASONS.iter().find(|reason| said.contains(reason.part))
+    }
+}
+
+const CANNOT_SEND_REASONS: &[CannotSendReason] = &[
+    CannotSendReason::new(
+        NO_SUCH_LOG,
+        ResumeObstacle::LogsGone,
+        Some("the source no longer has this log (purged, or its logs were reset)"),
+    ),
+    CannotSendReason::new("position > file size", ResumeObstacle::LogsGone, Some(LOG_IS_SHORTER)),
     // Text of MariaDB.
-    ("impossible position", LOG_IS_SHORTER),
-    (
+    CannotSendReason::new("impossible position", ResumeObstacle::LogsGone, Some(LOG_IS_SHORTER)),
+    CannotSendReason::new(
         "exceeded max_allowed_packet",
-        "the event is larger than the source's max_allowed_packet, or no event starts at this position because its \
-         logs were reset or the received log was changed",
+        ResumeObstacle::Unclear,
+        Some(
+            "the event is larger than the source's max_allowed_packet, or no event starts at this position because its \
+             logs were reset or the received log was changed",
+        ),
     ),
     // The source reads from the middle of an event. MySQL's text then mentions a full disk, which is rarely the cause.
-    ("binlog truncated in the middle of event", NO_EVENT_STARTS),
-    ("bogus data in log event", NO_EVENT_STARTS),
+    CannotSendReason::new(
+        "binlog truncated in the middle of event",
+        ResumeObstacle::Unclear,
+        Some(NO_EVENT_STARTS),
+    ),
+    CannotSendReason::new("bogus data in log event", ResumeObstacle::Unclear, Some(NO_EVENT_STARTS)),
+    // The file is missing although the source's index names it, or the source may not read it.
+    CannotSendReason::new("Could not open log file", ResumeObstacle::Unclear, None),
+    // Errors of a request by GTIDs.
+    CannotSendReason::new("purged", ResumeObstacle::LogsGone, None),
+    CannotSendReason::new("which is not in the master's binlog", ResumeObstacle::LogsGone, None),
+    CannotSendReason::new("has more GTIDs than the", ResumeObstacle::LogsGone, None),
 ];
 const NO_SUCH_LOG: &str = "Could not find first log";
 const LOG_IS_SHORTER: &str = "the log of this name on the source is shorter: its logs were reset, or a crash lost events that it had sent";
@@ -88,12 +123,12 @@ impl LogReceiver {
                 Disconnect::Failed(ReceiveError::SharedIdentity(error))
             }
             (Some(SOURCE_FATAL_ERROR_READING_BINLOG), Some(end)) => {
-                Disconnect::Failed(ReceiveError::CannotResume {
-                    log: end.log.to_owned(),
-                    position: end.next,
-                    reason: self.missing_transactions(store).or_else(|| cannot_send_reason(&error)),
-                    error,
-                })
+                let (log, position) = (end.log.to_owned(), end.next);
+                let (reason, obstacle) = match self.missing_transactions(store) {
+                    Some(missing) => (Some(missing), ResumeObstacle::LogsGone),
+                    None => cannot_send_reason(&error),
+                };
+                Disconnect::Failed(ReceiveError::CannotResume { log, position, reason, obstacle, error })
             }
             (Some(SOURCE_FATAL_ERROR_READING_BINLOG), None) if error.to_string().contains(NO_SUCH_LOG) => {
                 match &self.settings.begin {
@@ -153,15 +188,48 @@ impl LogReceiver {
     }
 }
 
-fn cannot_send_reason(error: &ConnectionError) -> Option<String> {
-    let said = error.to_string();
-    let (_, why) = CANNOT_SEND_REASONS.iter().find(|(part, _)| said.contains(part))?;
-    Some((*why).to_owned())
+/// Returns the meaning of the source's message, if it is not clear, and the obstacle.
+fn cannot_send_reason(error: &ConnectionError) -> (Option<String>, ResumeObstacle) {
+    match CannotSendReason::find(error) {
+        Some(reason) => (reason.meaning.map(str::to_owned), reason.obstacle),
+        None => (None, ResumeObstacle::SourceFault),
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::SourceLogs;
+    use binlog::server_error::SOURCE_FATAL_ERROR_READING_BINLOG;
+    use servers::ConnectionError;
+
+    use super::{ResumeObstacle, SourceLogs, cannot_send_reason};
+
+    #[test]
+    fn only_missing_logs_need_another_directory() {
+        let check = |message: &str, expected: ResumeObstacle, has_meaning: bool| {
+            let message = message.to_owned();
+            let error = ConnectionError::Refused { code: SOURCE_FATAL_ERROR_READING_BINLOG, message };
+            let (meaning, obstacle) = cannot_send_reason(&error);
+            assert_eq!((obstacle, meaning.is_some()), (expected, has_meaning), "{error}");
+        };
+        check("Could not find first log file name in binary log index file", ResumeObstacle::LogsGone, true);
+        check(
+            "Client requested source to start replication from position > file size",
+            ResumeObstacle::LogsGone,
+            true,
+        );
+        check(
+            "Cannot replicate because the source purged required binary logs.",
+            ResumeObstacle::LogsGone,
+            false,
+        );
+        check("bogus data in log event; the first event 'b.000001' at 4", ResumeObstacle::Unclear, true);
+        check(
+            "I/O error reading log event; the first event 'b.000001' at 4",
+            ResumeObstacle::SourceFault,
+            false,
+        );
+        check("memory allocation failed reading log event", ResumeObstacle::SourceFault, false);
+    }
 
     #[test]
     fn missing_log_errors_name_the_existing_logs() {

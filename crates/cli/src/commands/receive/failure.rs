@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind};
 
 use logs::LogError;
-use receive::{ReceiveError, ReceiveFailure};
+use receive::{ReceiveError, ReceiveFailure, ResumeObstacle};
 
 use crate::exit::{CommandFailure, ErrorAdvice};
 use crate::log_args::add_advice;
@@ -11,6 +11,15 @@ use crate::log_args::add_advice;
 /// Advice if the source lacks stored events.
 const ANOTHER_DIRECTORY_ADVICE: ErrorAdvice =
     ErrorAdvice("keep this directory as it is, and receive into another one");
+
+/// Advice if the source cannot send its log, also into another directory.
+const CORRECT_SOURCE_ADVICE: ErrorAdvice = ErrorAdvice("correct the source, and run the command again");
+
+/// Advice if the source has a fault, or lacks stored events.
+const UNCLEAR_SOURCE_ADVICE: ErrorAdvice = ErrorAdvice(
+    "correct the source, and run the command again; if its logs were reset, keep this directory as it is, and receive \
+     into another one",
+);
 
 /// Advice if the last log is not as receive wrote it.
 const RESTORE_LOG_ADVICE: ErrorAdvice = ErrorAdvice(
@@ -54,7 +63,12 @@ impl From<ReceiveFailure> for CommandFailure {
 pub(super) fn advice(error: &ReceiveError) -> Option<ErrorAdvice> {
     match error {
         ReceiveError::OpenStore(error) if is_access_error(error) => Some(WRITABLE_DIRECTORY_ADVICE),
-        ReceiveError::OtherLog(_) | ReceiveError::CannotResume { .. } => Some(ANOTHER_DIRECTORY_ADVICE),
+        ReceiveError::OtherLog(_) => Some(ANOTHER_DIRECTORY_ADVICE),
+        ReceiveError::CannotResume { obstacle, .. } => Some(match obstacle {
+            ResumeObstacle::LogsGone => ANOTHER_DIRECTORY_ADVICE,
+            ResumeObstacle::Unclear => UNCLEAR_SOURCE_ADVICE,
+            ResumeObstacle::SourceFault => CORRECT_SOURCE_ADVICE,
+        }),
         ReceiveError::RewrittenLog { .. } => Some(RESTORE_LOG_ADVICE),
         ReceiveError::Keyring(_) => Some(KEYRING_ADVICE),
         ReceiveError::SharedIdentity(_) => Some(OWN_DIRECTORY_ADVICE),
@@ -96,7 +110,7 @@ mod tests {
     use std::io;
 
     use logs::LogError;
-    use receive::{ReceiveError, ReceiveFailure};
+    use receive::{ReceiveError, ReceiveFailure, ResumeObstacle};
     use servers::ConnectionError;
 
     use super::{ANOTHER_DIRECTORY_ADVICE, WRITABLE_DIRECTORY_ADVICE};
@@ -133,6 +147,7 @@ mod tests {
             log: "b.000001".to_owned(),
             position: 4,
             reason: None,
+            obstacle: ResumeObstacle::LogsGone,
             error,
         });
         assert!(error.chain().any(|cause| cause.is::<ConnectionError>()));

@@ -116,7 +116,7 @@ fn causes(error: &ReceiveError) -> String {
 mod tests {
     use std::time::Duration;
 
-    use receive::{ReceiveError, ReceiveNotice, StartPoint};
+    use receive::{ReceiveError, ReceiveNotice, ResumeObstacle, StartPoint};
     use servers::ConnectionError;
 
     use super::notice_text;
@@ -140,6 +140,7 @@ mod tests {
             log: log.clone(),
             position,
             reason: reason.clone(),
+            obstacle: ResumeObstacle::LogsGone,
             error: lost(),
         };
         check(cannot_resume(), None, 1000, &expected);
