@@ -142,10 +142,11 @@ pub(crate) const RECEIVE_METRICS: &[ReceiveMetric] = &[
     ),
     ReceiveMetric::gauge(
         "bintide_receive_semi_sync",
-        "1 if the source waits for acknowledgements, otherwise 0.",
-        |figures| figures.stats.semi_sync.unwrap_or_default().into(),
-    )
-    .json("semi_sync"),
+        "1 while connected to a source that waited for acknowledgements when the connection began, otherwise 0.",
+        |figures| (figures.stats.is_connected && figures.stats.semi_sync.unwrap_or_default()).into(),
+    ),
+    // The result is printed after the last connection.
+    ReceiveMetric::json_only("semi_sync", |figures| figures.stats.semi_sync.unwrap_or_default().into()),
     ReceiveMetric::gauge("bintide_receive_disk_full", "1 while the disk is full, otherwise 0.", |figures| {
         figures.stats.is_full.into()
     }),
@@ -200,6 +201,18 @@ mod tests {
 
     use super::{RECEIVE_METRICS, ReceiveFigures};
     use crate::metrics_registry::{MetricsFormat, MetricsRegistry};
+
+    #[test]
+    fn a_lost_source_does_not_wait_for_acknowledgements() {
+        for is_connected in [true, false] {
+            let stats = ReceiveStats { semi_sync: Some(true), is_connected, ..ReceiveStats::default() };
+            let figures = ReceiveFigures { stats, ..ReceiveFigures::default() };
+            let registry = MetricsRegistry::new().with(RECEIVE_METRICS, move || figures.clone());
+            let metrics = registry.text(MetricsFormat::Classic);
+            let expected = format!("\nbintide_receive_semi_sync {}\n", u8::from(is_connected));
+            assert!(metrics.contains(&expected), "{metrics}");
+        }
+    }
 
     #[test]
     fn metrics_have_the_number_of_the_log() {
