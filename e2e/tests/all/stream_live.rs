@@ -99,6 +99,8 @@ fn lost_connections_lose_and_repeat_nothing() -> Result<()> {
     );
     let output_text = interrupted(child)?;
     ensure!(output_text.matches("retrying in").count() >= 4, "{output_text}");
+    let connected = format!("connected to the server at 127.0.0.1:{}\n", proxy.port());
+    ensure!(output_text.matches(&connected).count() >= 4, "{output_text}");
     ensure!(records(Path::new(&out))? == expected);
     Ok(())
 }

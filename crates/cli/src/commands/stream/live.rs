@@ -20,7 +20,7 @@ use stream::{
     RecordSink, ResumePosition, ResumeToken, StreamError, StreamGtidState, StreamGtids, StreamInput,
     StreamSettings, Streamer,
 };
-use tracing::warn;
+use tracing::{info, warn};
 use wire::{ReplicaEnd, ReplicaOptions, ReplicaStart, SemiSync, SourceEvent};
 
 use crate::column_name_source::{ColumnNameSource, warn_of_names};
@@ -63,6 +63,8 @@ pub(super) struct LiveStream {
     /// Rules of the filter that have matched nothing on any connection.
     pub(super) unmatched: UnmatchedRules,
     pub(super) figures: SharedStreamFigures,
+    /// True from the loss of a connection to the next connection.
+    pub(super) is_lost: bool,
     /// Heartbeats in Kafka, if they are chosen.
     pub(super) heartbeats: Option<HeartbeatTimer>,
     /// Snapshots on request, if there may be any.
@@ -122,6 +124,7 @@ pub(super) fn follow(live: &mut LiveStream, resumed: ResumedOutput) -> CommandRe
         pause = if before == resume.token { (pause * 2).min(BACKOFF_MAX) } else { BACKOFF_MIN };
         match ended {
             Err(StreamDisconnect::Lost(error)) if is_begun => {
+                live.is_lost = true;
                 if !is_over(live) {
                     warn!("{error}; retrying in {}", duration(pause));
                 }
@@ -205,6 +208,9 @@ fn read_from(
     let mut source = opened.map_err(refusal_at_start)?;
     *is_begun = true;
     live.figures.set_connected();
+    if std::mem::take(&mut live.is_lost) {
+        info!("connected to the server at {}", live.address.endpoint());
+    }
     // A new streamer drops the rest of an interrupted transaction.
     let mut streamer =
         live.schema.clone().attach_to(Streamer::new(live.settings.clone()).skipping(output.skip()));

@@ -257,6 +257,7 @@ pub(crate) fn run(command: &StreamArgs, global: &GlobalArgs) -> CommandResult {
         unmatched: settings.filter.unmatched_rules(),
         settings,
         figures: SharedStreamFigures::of_server(),
+        is_lost: false,
         heartbeats: command.kafka.heartbeat_interval().map(HeartbeatTimer::new),
         incremental: None,
     };
