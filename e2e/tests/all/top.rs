@@ -122,6 +122,29 @@ fn the_view_follows_the_store_in_a_terminal() -> Result<()> {
     Ok(())
 }
 
+/// The logs are gone, but the work had begun.
+#[test]
+fn a_reset_of_the_server_ends_the_view() -> Result<()> {
+    let server = server()?;
+    let mut terminal = start_in_terminal(&index_of(&server)?)?;
+    let mut stdout = terminal.stdout.take().context("no output")?;
+    let reader = thread::spawn(move || {
+        let (mut shown, mut bytes) = (String::new(), [0; 4096]);
+        while let Ok(count @ 1..) = stdout.read(&mut bytes) {
+            let is_first = !shown.contains("items");
+            shown += &String::from_utf8_lossy(&bytes[..count]);
+            if is_first && shown.contains("items") && server.sql("reset binary logs and gtids").is_err() {
+                break;
+            }
+        }
+        shown
+    });
+    let ended = terminal.wait()?;
+    let shown = reader.join().ok().context("the reader failed")?;
+    ensure!(ended.code() == Some(1) && shown.contains("was removed"), "{ended}: {shown}");
+    Ok(())
+}
+
 /// Starts `bintide top` in a pseudo terminal of 40 lines.
 fn start_in_terminal(store: &Path) -> Result<ChildGuard> {
     let script = format!("stty rows 40 cols 120; exec '{}' top '{}'", bintide()?.display(), store.display());

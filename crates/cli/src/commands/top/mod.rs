@@ -173,9 +173,15 @@ fn show(watch: &mut TopWatch, command: &TopArgs) -> CommandResult {
     let interval = Duration::from_secs(command.interval.into());
     interrupt::set_runs_until_stopped();
     let mut terminal = TerminalView::open()?;
+    let mut is_shown = false;
     loop {
         let next = Instant::now() + interval;
-        watch.advance(next)?;
+        match watch.advance(next) {
+            // A log that cannot be read any more, such as after `RESET BINARY LOGS AND GTIDS`, ends work that had begun.
+            Err(CommandFailure::Failed(error)) if is_shown => return Err(CommandFailure::Aborted(error)),
+            advanced => advanced?,
+        }
+        is_shown = true;
         terminal.draw(&watch.view())?;
         loop {
             match terminal.next_key(POLL_INTERVAL.min(next.saturating_duration_since(Instant::now())))? {
