@@ -21,16 +21,15 @@ pub(crate) fn has_variables() -> bool {
 /// Variable that has the prefix of settings, but no option.
 pub(crate) struct UnknownVariable {
     name: String,
-    /// Known variable with a similar name, if there is one.
-    nearest: Option<String>,
+    /// Remark on the name; empty if there is none.
+    remark: String,
 }
 
 /// Returns variables that have the prefix of settings, but no option.
 pub(crate) fn unknown_variables(command: &Command) -> Vec<UnknownVariable> {
     let mut known: BTreeSet<String> = ["BINTIDE_CONFIG".to_owned()].into();
-    for long in options(command).into_iter().map(|(_, long)| long) {
-        known.insert(variable_name(None, &long));
-    }
+    let general: Vec<String> = options(command).into_iter().map(|(_, long)| long).collect();
+    known.extend(general.iter().map(|long| variable_name(None, long)));
     for (name, inner) in command.get_subcommands().map(|inner| (inner.get_name(), inner)) {
         for long in keys(inner) {
             known.extend([variable_name(None, &long), variable_name(Some(name), &long)]);
@@ -40,20 +39,24 @@ pub(crate) fn unknown_variables(command: &Command) -> Vec<UnknownVariable> {
     let mut unknown: Vec<String> =
         set.filter(|name| name.starts_with(VARIABLE_PREFIX) && !known.contains(name)).collect();
     unknown.sort_unstable();
-    let nearest = |name: &str| {
+    let remark = |name: &str| {
+        let is_of_command = |long: &&String| {
+            let mut commands = command.get_subcommands().map(Command::get_name);
+            commands.any(|command| variable_name(Some(command), long) == name)
+        };
+        if let Some(long) = general.iter().find(is_of_command) {
+            return format!(" (--{long} is set for all commands: {})", variable_name(None, long));
+        }
         let letters = name.len() - VARIABLE_PREFIX.len();
-        nearest_name(name, letters, known.iter().map(String::as_str)).map(str::to_owned)
+        suggestion(nearest_name(name, letters, known.iter().map(String::as_str)))
     };
-    unknown.into_iter().map(|name| UnknownVariable { nearest: nearest(&name), name }).collect()
+    unknown.into_iter().map(|name| UnknownVariable { remark: remark(&name), name }).collect()
 }
 
 /// Warns of unknown variables.
 pub(crate) fn warn_unknown(unknown: &[UnknownVariable]) {
-    for UnknownVariable { name, nearest } in unknown {
-        warn!(
-            "ignored {name}: unknown setting{}; see Settings in `bintide --help`",
-            suggestion(nearest.as_deref())
-        );
+    for UnknownVariable { name, remark } in unknown {
+        warn!("ignored {name}: unknown setting{remark}; see Settings in `bintide --help`");
     }
 }
 
