@@ -146,7 +146,9 @@ impl HttpSite {
                 Some(slot) => HttpAnswer::Events(slot),
                 None => message("503 Service Unavailable", "too many live pages are open"),
             },
-            (HttpRequest::Unsupported, _) => message("405 Method Not Allowed", "only GET is supported"),
+            (HttpRequest::Unsupported, _) => {
+                message("405 Method Not Allowed", "only GET and HEAD are supported")
+            }
             (HttpRequest::Other | HttpRequest::Document | HttpRequest::Events, _) => {
                 message("404 Not Found", "see /metrics")
             }
@@ -256,6 +258,8 @@ fn answer(mut stream: TimedStream<'_>, site: &HttpSite) -> io::Result<Option<Eve
             size => request.extend_from_slice(&part[..size]),
         }
     }
+    // The answer to HEAD is that to GET, without the body.
+    let is_head_request = request.starts_with(b"HEAD ");
     match site.answer(parse_request(&request)) {
         HttpAnswer::Text { status, content_type, body } => {
             let head = format!(
@@ -263,13 +267,15 @@ fn answer(mut stream: TimedStream<'_>, site: &HttpSite) -> io::Result<Option<Eve
                 body.len()
             );
             stream.write_all(head.as_bytes())?;
-            stream.write_all(body.as_bytes())?;
+            if !is_head_request {
+                stream.write_all(body.as_bytes())?;
+            }
             Ok(None)
         }
         HttpAnswer::Events(slot) => {
             let head = format!("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n{COMMON_HEADERS}\r\n");
             stream.write_all(head.as_bytes())?;
-            Ok(Some(slot))
+            Ok((!is_head_request).then_some(slot))
         }
     }
 }
@@ -304,7 +310,7 @@ fn parse_request(request: &[u8]) -> HttpRequest {
     let mut lines = request.split("\r\n");
     let mut words = lines.next().unwrap_or_default().split(' ');
     match (words.next(), words.next()) {
-        (Some("GET"), Some(target)) => match target.split('?').next() {
+        (Some("GET" | "HEAD"), Some(target)) => match target.split('?').next() {
             Some("/") => HttpRequest::Page(accepted_format(lines)),
             Some("/metrics") => HttpRequest::Metrics(accepted_format(lines)),
             Some("/status.json") => HttpRequest::Document,
@@ -398,6 +404,7 @@ mod tests {
         check("GET /healthz HTTP/1.1\r\n\r\n", HttpRequest::Health);
         check("GET /readyz HTTP/1.1\r\n\r\n", HttpRequest::Readiness);
         check("GET /events HTTP/1.1\r\n\r\n", HttpRequest::Events);
+        check("HEAD /readyz HTTP/1.1\r\n\r\n", HttpRequest::Readiness);
         check("GET /else HTTP/1.1\r\n\r\n", HttpRequest::Other);
         check("POST /metrics HTTP/1.1\r\n\r\n", HttpRequest::Unsupported);
         check("", HttpRequest::Unsupported);
@@ -419,6 +426,21 @@ mod tests {
         check("/readyz", "503 Service Unavailable", "\r\n\r\nnot ready: no source\n");
         check("/status.json", "404 Not Found", "/metrics");
         check("/events", "404 Not Found", "/metrics");
+    }
+
+    #[test]
+    fn heads_are_answers_without_a_body() {
+        let bound = listen(site(Err("no source"), None));
+        for path in ["/healthz", "/readyz", "/metrics", "/else"] {
+            let mut stream = TcpStream::connect(bound).unwrap();
+            stream.write_all(format!("HEAD {path} HTTP/1.1\r\n\r\n").as_bytes()).unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).unwrap();
+            let whole = get(bound, path);
+            let (head, body) = whole.split_once("\r\n\r\n").unwrap();
+            assert_eq!(answer, format!("{head}\r\n\r\n"), "{path}");
+            assert!(head.contains(&format!("Content-Length: {}", body.len())) && !body.is_empty(), "{head}");
+        }
     }
 
     #[test]
