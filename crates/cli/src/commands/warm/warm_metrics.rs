@@ -157,7 +157,8 @@ pub(crate) const WARM_METRICS: &[WarmMetric] = &[
             vec![("state", state.name.to_owned()), ("why", state.why.to_owned())]
         }),
     WarmMetric::gauge("bintide_warm_connected", "1 if the replica responds, otherwise 0.", |status| {
-        (!status.is_lost).into()
+        // Before the first answer, no time has elapsed.
+        (!status.is_lost && !status.elapsed.is_zero()).into()
     }),
     WarmMetric::gauge("bintide_warm_applying", "1 if the applier runs, otherwise 0.", |status| {
         status.channels.iter().all(|channel| channel.is_applying).into()
@@ -178,14 +179,19 @@ fn sum(status: &WarmStatus, figure: fn(&ChannelStatus) -> u64) -> u64 {
     status.channels.iter().map(figure).sum()
 }
 
-/// Returns the channel with the longest lag.
+/// Returns the channel with the longest lag. The lag of a stopped applier grows without a limit, and the replica does
+/// not report it.
 pub(super) fn most_lagging(status: &WarmStatus) -> Option<&ChannelStatus> {
-    status.channels.iter().max_by_key(|channel| channel.lag_s)
+    status
+        .channels
+        .iter()
+        .max_by_key(|channel| (!channel.is_applying, channel.lag_s.is_none(), channel.lag_s))
 }
 
-/// Returns the maximum lag in seconds, if the replica reports one.
+/// Returns the maximum lag in seconds; `None` if the replica does not report the lag of each channel, or does not
+/// respond.
 pub(super) fn lag_s(status: &WarmStatus) -> Option<u64> {
-    most_lagging(status).and_then(|channel| channel.lag_s)
+    if status.is_lost { None } else { most_lagging(status)?.lag_s }
 }
 
 /// State of the controller for programs, with a description that has the reason.
@@ -219,5 +225,35 @@ impl StateName {
             }
         };
         Self { name, why }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use warm::{ChannelStatus, WarmStatus};
+
+    use super::{lag_s, most_lagging};
+
+    #[test]
+    fn channels_with_an_unknown_lag_count_most() {
+        let check = |channels: &[(&str, bool, Option<u64>)], expected: (&str, Option<u64>)| {
+            let channel = |(name, is_applying, lag_s): &(&str, bool, Option<u64>)| ChannelStatus {
+                name: (*name).to_owned(),
+                is_applying: *is_applying,
+                lag_s: *lag_s,
+                ..ChannelStatus::default()
+            };
+            let channels = channels.iter().map(channel).collect();
+            let status = WarmStatus { channels, ..WarmStatus::default() };
+            assert_eq!((&*most_lagging(&status).unwrap().name, lag_s(&status)), expected);
+            assert_eq!(lag_s(&WarmStatus { is_lost: true, ..status }), None);
+        };
+        check(&[("a", true, Some(3)), ("b", true, Some(5))], ("b", Some(5)));
+        check(&[("a", true, Some(5)), ("b", true, Some(3))], ("a", Some(5)));
+        check(&[("stopped", false, None), ("b", true, Some(3))], ("stopped", None));
+        check(&[("a", true, Some(0)), ("stopped", false, None)], ("stopped", None));
+        check(&[("unknown", true, None), ("b", true, Some(3))], ("unknown", None));
+        check(&[("unknown", true, None), ("stopped", false, None)], ("stopped", None));
+        assert_eq!(lag_s(&WarmStatus::default()), None);
     }
 }
