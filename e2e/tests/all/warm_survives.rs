@@ -1,9 +1,10 @@
 //! Events on a replica beside `bintide warm`: warm continues, and does not affect the replica.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use e2e::replays::ends_equal;
 use e2e::warming::{Warming, pair, wait_until_received};
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use testkit::{Launch, TestServer, wait_until};
 
 const TABLES: &str = "create database d;
@@ -107,6 +108,20 @@ fn warming_waits_for_a_killed_replica() -> Result<()> {
     replica.replica.start_again(&[])?;
     replica.replica.sql("start replica")?;
     replica.check("changes after a crash of the replica")?;
+    replica.end().map(drop)
+}
+
+/// A query on a frozen replica neither returns nor fails for a long time.
+#[test]
+fn a_frozen_replica_does_not_respond() -> Result<()> {
+    let replica = WarmedReplica::begin()?;
+    let server = Pid::from_raw(i32::try_from(replica.replica.pid().context("no server")?)?);
+    wait_until("the first answer", || Ok(replica.warming.figure("connected")? == 1))?;
+    kill(server, Signal::SIGSTOP)?;
+    let noticed = wait_until("a lost replica", || Ok(replica.warming.figure("connected")? == 0));
+    kill(server, Signal::SIGCONT)?;
+    noticed?;
+    wait_until("another answer", || Ok(replica.warming.figure("connected")? == 1))?;
     replica.end().map(drop)
 }
 

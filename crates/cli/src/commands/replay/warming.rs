@@ -106,6 +106,7 @@ impl ReplayWarming {
         thread::scope(|scope| {
             let ahead = scope.spawn(|| {
                 let warmed = warm::warm_for(&applier, &self.settings, &mut WarmStatusObserver(&self.stats));
+                self.stats.finish();
                 self.remark(&warmed);
                 warmed
             });
