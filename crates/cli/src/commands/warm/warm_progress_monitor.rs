@@ -97,6 +97,11 @@ impl ServiceState for SharedWarmStatus {
         warm_metrics::lag_s(&self.get()).map(Duration::from_secs)
     }
 
+    /// With `--force`, the server may be no replica.
+    fn has_source(&self) -> bool {
+        self.get().channels.iter().any(|channel| !channel.log.is_empty())
+    }
+
     fn summary(&self) -> String {
         status_text::line(&self.get())
     }
