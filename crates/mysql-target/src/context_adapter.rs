@@ -20,7 +20,8 @@ pub(crate) struct ContextAdapter {
     collations: Arc<BTreeSet<u16>>,
     /// Variables that only some servers have and only some accounts may set, in the order of [`RESTRICTED`].
     restricted: [RestrictedVariable; RESTRICTED.len()],
-    explicit_timestamp: VariablePresence,
+    explicit_timestamp: RestrictedVariable,
+    insert_history: VariablePresence,
     utf8mb4_collation: VariablePresence,
     /// `TIME_TRUNCATE_FRACTIONAL` in MySQL's `sql_mode`.
     truncation: VariablePresence,
@@ -53,37 +54,53 @@ enum RestrictedVariable {
 /// A session variable in logs that old servers lack.
 struct VersionedVariable {
     name: &'static str,
-    mysql_since: [u32; 3],
-    /// `None` for a variable that only MySQL has.
-    mariadb_since: Option<[u32; 3]>,
+    /// `None` for a variable that only MariaDB has.
+    mysql_since: Option<[u32; 3]>,
+    /// The first release of each series that has the variable; later series have it, too. Empty for a variable that only
+    /// MySQL has.
+    mariadb_since: &'static [[u32; 3]],
 }
 
 /// Versions as in mysqlbinlog's version comments. MySQL 5.6 has no session variable `explicit_defaults_for_timestamp`.
+/// MariaDB got it in the releases of August 2022.
 const EXPLICIT_TIMESTAMP: VersionedVariable = VersionedVariable {
     name: "explicit_defaults_for_timestamp",
-    mysql_since: [5, 7, 0],
-    mariadb_since: Some([10, 8, 4]),
+    mysql_since: Some([5, 7, 0]),
+    mariadb_since: &[[10, 5, 17], [10, 6, 9], [10, 7, 5], [10, 8, 4], [10, 9, 2]],
 };
-const UTF8MB4_COLLATION: VersionedVariable =
-    VersionedVariable { name: "default_collation_for_utf8mb4", mysql_since: [8, 0, 11], mariadb_since: None };
+const INSERT_HISTORY: VersionedVariable = VersionedVariable {
+    name: "system_versioning_insert_history",
+    mysql_since: None,
+    mariadb_since: &[[10, 11, 0]],
+};
+const UTF8MB4_COLLATION: VersionedVariable = VersionedVariable {
+    name: "default_collation_for_utf8mb4",
+    mysql_since: Some([8, 0, 11]),
+    mariadb_since: &[],
+};
 const TRUNCATION: VersionedVariable =
-    VersionedVariable { name: "sql_mode", mysql_since: [8, 0, 1], mariadb_since: None };
+    VersionedVariable { name: "sql_mode", mysql_since: Some([8, 0, 1]), mariadb_since: &[] };
 const RESTRICTED: [VersionedVariable; 3] = [
-    VersionedVariable { name: "sql_require_primary_key", mysql_since: [8, 0, 13], mariadb_since: None },
-    VersionedVariable { name: "default_table_encryption", mysql_since: [8, 0, 16], mariadb_since: None },
-    VersionedVariable { name: "enable_cascade_triggers", mysql_since: [9, 7, 0], mariadb_since: None },
+    VersionedVariable { name: "sql_require_primary_key", mysql_since: Some([8, 0, 13]), mariadb_since: &[] },
+    VersionedVariable { name: "default_table_encryption", mysql_since: Some([8, 0, 16]), mariadb_since: &[] },
+    VersionedVariable { name: "enable_cascade_triggers", mysql_since: Some([9, 7, 0]), mariadb_since: &[] },
 ];
 
 impl VersionedVariable {
     fn presence(&self, facts: &ServerFacts) -> VariablePresence {
-        let since = if facts.is_mariadb { self.mariadb_since } else { Some(self.mysql_since) };
-        let is_there = match (since, facts.parsed_version().numbers()) {
-            (None, _) => false,
-            (Some(since), Some(version)) => version >= since,
-            (Some(_), None) => true,
-        };
-        if is_there { VariablePresence::Present } else { VariablePresence::Absent }
+        let since = if facts.is_mariadb { self.mariadb_since } else { self.mysql_since.as_slice() };
+        self::presence(since, facts.parsed_version().numbers())
     }
+}
+
+/// Returns whether a version has what the first of these releases of each series has. An unknown version is a new one.
+fn presence(since: &[[u32; 3]], version: Option<[u32; 3]>) -> VariablePresence {
+    let Some(last) = since.last() else { return VariablePresence::Absent };
+    let is_there = version.is_none_or(|version| {
+        let of_series = since.iter().find(|since| since[..2] == version[..2]);
+        version >= *of_series.unwrap_or(last)
+    });
+    if is_there { VariablePresence::Present } else { VariablePresence::Absent }
 }
 
 /// The default collation of `utf8mb4` in MariaDB, and in MySQL before 8.0.
@@ -169,15 +186,14 @@ impl ContextAdapter {
     ) -> Result<Self, servers::ConnectionError> {
         let mut restricted = [RestrictedVariable::Absent; RESTRICTED.len()];
         for (variable, slot) in RESTRICTED.iter().zip(&mut restricted) {
-            if variable.presence(facts) == VariablePresence::Present {
-                *slot = RestrictedVariable::ask(connection, variable.name)?;
-            }
+            *slot = RestrictedVariable::of(variable, connection, facts)?;
         }
         Ok(Self {
             target: if facts.is_mariadb { Flavour::MariaDb } else { Flavour::MySql },
             collations: Arc::clone(&shared.collations),
             restricted,
-            explicit_timestamp: EXPLICIT_TIMESTAMP.presence(facts),
+            explicit_timestamp: RestrictedVariable::of(&EXPLICIT_TIMESTAMP, connection, facts)?,
+            insert_history: INSERT_HISTORY.presence(facts),
             utf8mb4_collation: UTF8MB4_COLLATION.presence(facts),
             truncation: TRUNCATION.presence(facts),
             substituted: Arc::clone(&shared.substituted),
@@ -203,8 +219,13 @@ impl ContextAdapter {
         fitted.require_primary_key = restricted.next().flatten();
         fitted.table_encryption = restricted.next().flatten();
         fitted.cascade_triggers = restricted.next().flatten();
-        if self.explicit_timestamp == VariablePresence::Absent {
-            fitted.explicit_timestamp = None;
+        fitted.explicit_timestamp = self.explicit_timestamp.fit(context.explicit_timestamp);
+        if self.target == Flavour::MySql {
+            fitted.check_constraint_checks = None;
+            fitted.sql_if_exists = None;
+        }
+        if self.insert_history == VariablePresence::Absent {
+            fitted.insert_history = None;
         }
         fitted.sql_mode = context.sql_mode.map(|mode| self.adapt_mode(mode, source));
         fitted.charset = context.charset.map(|charset| self.adapt_charset(charset, source));
@@ -325,6 +346,17 @@ impl ContextAdapter {
 }
 
 impl RestrictedVariable {
+    fn of(
+        variable: &VersionedVariable,
+        connection: &mut SqlConnection,
+        facts: &ServerFacts,
+    ) -> Result<Self, servers::ConnectionError> {
+        match variable.presence(facts) {
+            VariablePresence::Present => Self::ask(connection, variable.name),
+            VariablePresence::Absent => Ok(Self::Absent),
+        }
+    }
+
     /// Finds out whether the account may set the variable, by setting it to its present value.
     fn ask(connection: &mut SqlConnection, name: &str) -> Result<Self, servers::ConnectionError> {
         match connection.run(&format!("SET @@session.{name}=@@session.{name}")) {
@@ -422,8 +454,8 @@ mod tests {
     use replay::SessionVariables;
 
     use super::{
-        ContextAdapter, RestrictedVariable, VariablePresence, defines_event, stores_values,
-        takes_server_collation,
+        ContextAdapter, EXPLICIT_TIMESTAMP, RestrictedVariable, VariablePresence, defines_event, presence,
+        stores_values, takes_server_collation,
     };
 
     /// A target with all variables, with MySQL's collations up to this number, and with those of MariaDB.
@@ -433,7 +465,8 @@ mod tests {
             target,
             collations: Arc::new((1..=collation_max).chain(of_mariadb).collect()),
             restricted: [RestrictedVariable::Settable; 3],
-            explicit_timestamp: VariablePresence::Present,
+            explicit_timestamp: RestrictedVariable::Settable,
+            insert_history: VariablePresence::Present,
             utf8mb4_collation: VariablePresence::Present,
             truncation: VariablePresence::Present,
             substituted: Arc::default(),
@@ -484,7 +517,7 @@ mod tests {
                 RestrictedVariable::Absent,
                 RestrictedVariable::Absent,
             ],
-            explicit_timestamp: VariablePresence::Absent,
+            explicit_timestamp: RestrictedVariable::Absent,
             utf8mb4_collation: VariablePresence::Absent,
             ..fit(Flavour::MySql, 250)
         };
@@ -501,6 +534,45 @@ mod tests {
         let settable = restricted(RestrictedVariable::Settable);
         assert_eq!(settable, [(Some(0), Some(1)), (None, Some(0))]);
         assert_eq!(restricted(RestrictedVariable::Fixed(0)), [(None, Some(1)), (None, None)]);
+    }
+
+    #[test]
+    fn variables_of_mariadb_are_set_where_they_exist() {
+        let context = SessionVariables {
+            is_mariadb: true,
+            explicit_timestamp: Some(0),
+            check_constraint_checks: Some(0),
+            sql_if_exists: Some(1),
+            insert_history: Some(1),
+            ..SessionVariables::default()
+        };
+        let fitted = |adapter: ContextAdapter| {
+            let fitted = adapter.fit(&context);
+            let of_mariadb = (fitted.check_constraint_checks, fitted.sql_if_exists, fitted.insert_history);
+            (fitted.explicit_timestamp, of_mariadb)
+        };
+        let newest = fit(Flavour::MariaDb, 309);
+        assert_eq!(fitted(newest.clone()), (Some(0), (Some(0), Some(1), Some(1))));
+        let old = ContextAdapter { insert_history: VariablePresence::Absent, ..newest };
+        assert_eq!(fitted(old), (Some(0), (Some(0), Some(1), None)));
+        let mysql = ContextAdapter { insert_history: VariablePresence::Absent, ..fit(Flavour::MySql, 400) };
+        assert_eq!(fitted(mysql.clone()), (Some(0), (None, None, None)));
+        let fixed = ContextAdapter { explicit_timestamp: RestrictedVariable::Fixed(0), ..mysql };
+        assert_eq!(fitted(fixed), (None, (None, None, None)));
+    }
+
+    #[test]
+    fn variables_exist_since_a_release_of_each_series() {
+        let since = EXPLICIT_TIMESTAMP.mariadb_since;
+        let check = |version, expected| assert_eq!(presence(since, version), expected, "{version:?}");
+        for version in [[10, 4, 99], [10, 5, 16], [10, 6, 8], [10, 9, 1]] {
+            check(Some(version), VariablePresence::Absent);
+        }
+        for version in [[10, 5, 17], [10, 8, 4], [10, 9, 2], [10, 10, 0], [11, 0, 0]] {
+            check(Some(version), VariablePresence::Present);
+        }
+        check(None, VariablePresence::Present);
+        assert_eq!(presence(&[], Some([9, 7, 0])), VariablePresence::Absent);
     }
 
     #[test]

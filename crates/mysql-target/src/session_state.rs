@@ -164,6 +164,9 @@ mod tests {
                     lc_time_names: names,
                     database_collation: Some(database.unwrap_or(0)),
                     utf8mb4_collation: utf8mb4 * 45,
+                    check_constraint_checks: key,
+                    sql_if_exists: encryption,
+                    insert_history: explicit,
                     is_mariadb: false,
                 }
             },

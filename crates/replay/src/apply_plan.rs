@@ -482,10 +482,7 @@ impl ApplyPlanBuilder {
     }
 
     fn context_of(&self, query: &Query<'_>) -> SessionVariables {
-        SessionVariables {
-            is_mariadb: self.format.flavour == Flavour::MariaDb,
-            ..SessionVariables::of_query(query)
-        }
+        SessionVariables::of_query(query, self.format.flavour)
     }
 
     /// Returns whether the statement is the first part of `CREATE TABLE … SELECT`. The rows follow and commit with it.

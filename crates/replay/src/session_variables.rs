@@ -12,7 +12,8 @@ use sql::quote::quote_time_zone;
 pub struct SessionVariables {
     /// `true` if MariaDB wrote the log: MariaDB has its own collation numbers and SQL modes.
     pub is_mariadb: bool,
-    /// Bits: 0x4000 `sql_auto_is_null`, 0x4000000 foreign key checks off, 0x8000000 unique checks off.
+    /// Bits: 0x4000 `sql_auto_is_null`, 0x4000000 foreign key checks off, 0x8000000 unique checks off. The bits of
+    /// MariaDB's own variables are also in separate fields.
     pub flags2: Option<u32>,
     /// Bits of `sql_mode`.
     pub sql_mode: Option<u64>,
@@ -37,6 +38,12 @@ pub struct SessionVariables {
     pub table_encryption: Option<u8>,
     /// `enable_cascade_triggers`: servers since 9.7 log this variable if it is on.
     pub cascade_triggers: Option<u8>,
+    /// `check_constraint_checks` of MariaDB.
+    pub check_constraint_checks: Option<u8>,
+    /// `sql_if_exists` of MariaDB.
+    pub sql_if_exists: Option<u8>,
+    /// `system_versioning_insert_history` of MariaDB.
+    pub insert_history: Option<u8>,
 }
 
 /// Value that the server writes for a variable that it does not log.
@@ -44,8 +51,9 @@ const NOT_LOGGED: u8 = u8::MAX;
 
 impl SessionVariables {
     /// Returns the variables that a query depends on. After an unknown variable the others are lost, as on a server.
-    pub fn of_query(query: &Query<'_>) -> Self {
-        let mut context = Self { database_collation: Some(0), ..Self::default() };
+    pub fn of_query(query: &Query<'_>, flavour: Flavour) -> Self {
+        let is_mariadb = flavour == Flavour::MariaDb;
+        let mut context = Self { is_mariadb, database_collation: Some(0), ..Self::default() };
         for variable in query.status.iter().map_while(Result::ok) {
             context.set(variable);
         }
@@ -59,7 +67,12 @@ impl SessionVariables {
 
     fn set(&mut self, variable: StatusVar<'_>) {
         match variable {
-            StatusVar::Flags2(flags) => self.flags2 = Some(flags),
+            StatusVar::Flags2(flags) => {
+                self.flags2 = Some(flags);
+                if self.is_mariadb {
+                    self.set_mariadb_flags(flags);
+                }
+            }
             StatusVar::SqlMode(mode) => self.sql_mode = Some(mode),
             StatusVar::AutoIncrement { increment, offset } => self.auto_increment = Some((increment, offset)),
             StatusVar::Charset { client, connection, server } => {
@@ -79,6 +92,14 @@ impl SessionVariables {
             StatusVar::EnableCascadeTriggers(value) => self.cascade_triggers = Some(value),
             _ => {}
         }
+    }
+
+    fn set_mariadb_flags(&mut self, flags: u32) {
+        let value = |flag: OptionFlag| Some(u8::from(flag.is_on(flags)));
+        self.check_constraint_checks = value(OptionFlag::CHECK_CONSTRAINT_CHECKS);
+        self.sql_if_exists = value(OptionFlag::SQL_IF_EXISTS);
+        self.explicit_timestamp = value(OptionFlag::EXPLICIT_DEFAULTS_FOR_TIMESTAMP);
+        self.insert_history = value(OptionFlag::INSERT_HISTORY);
     }
 
     /// Appends the assignments that give a session the values of `self`, each followed by a comma, for one `SET`.
@@ -149,6 +170,9 @@ impl SessionVariables {
         put_some("sql_require_primary_key", |context| context.require_primary_key);
         put_some("default_table_encryption", |context| context.table_encryption);
         put_some("enable_cascade_triggers", |context| context.cascade_triggers);
+        put_some("check_constraint_checks", |context| context.check_constraint_checks);
+        put_some("sql_if_exists", |context| context.sql_if_exists);
+        put_some("system_versioning_insert_history", |context| context.insert_history);
     }
 
     /// Returns the context of a text in UTF-8.
@@ -180,6 +204,9 @@ impl SessionVariables {
         now.require_primary_key = now.require_primary_key.or(from.require_primary_key);
         now.table_encryption = now.table_encryption.or(from.table_encryption);
         now.cascade_triggers = now.cascade_triggers.or(from.cascade_triggers);
+        now.check_constraint_checks = now.check_constraint_checks.or(from.check_constraint_checks);
+        now.sql_if_exists = now.sql_if_exists.or(from.sql_if_exists);
+        now.insert_history = now.insert_history.or(from.insert_history);
         if now.utf8mb4_collation == 0 {
             now.utf8mb4_collation = from.utf8mb4_collation;
         }
@@ -200,20 +227,19 @@ fn time_zone_literal(name: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use binlog::Flavour;
     use binlog::events::{Query, StatusVars};
 
     use super::SessionVariables;
 
     fn context(status: &[u8]) -> SessionVariables {
+        context_of(status, Flavour::MySql)
+    }
+
+    fn context_of(status: &[u8], flavour: Flavour) -> SessionVariables {
         let status = StatusVars { bytes: status };
-        SessionVariables::of_query(&Query {
-            thread_id: 1,
-            exec_time: 0,
-            error_code: 0,
-            status,
-            database: b"",
-            sql: b"",
-        })
+        let query = Query { thread_id: 1, exec_time: 0, error_code: 0, status, database: b"", sql: b"" };
+        SessionVariables::of_query(&query, flavour)
     }
 
     fn changes(from: Option<&SessionVariables>, to: &SessionVariables) -> String {
@@ -246,5 +272,22 @@ mod tests {
         let back = "@@session.foreign_key_checks=1,@@session.auto_increment_increment=1,\
                     @@session.auto_increment_offset=1,";
         assert_eq!(changes(Some(&now), &plain.merged_over(Some(&now))), back);
+    }
+
+    #[test]
+    fn mariadb_logs_more_variables_in_flags() {
+        const EXPLICIT: [u8; 5] = [0, 0, 0, 0, 1];
+        let mysql = context(&EXPLICIT);
+        assert_eq!((mysql.explicit_timestamp, mysql.check_constraint_checks), (None, None));
+        let plain = context_of(&EXPLICIT, Flavour::MariaDb);
+        let all = changes(None, &plain);
+        let own = "@@session.explicit_defaults_for_timestamp=1,@@session.check_constraint_checks=1,\
+                   @@session.sql_if_exists=0,@@session.system_versioning_insert_history=0,";
+        assert!(all.ends_with(own), "{all}");
+        let other = context_of(&[0, 0, 0x80, 0, 0x50], Flavour::MariaDb);
+        let set = "@@session.explicit_defaults_for_timestamp=0,@@session.check_constraint_checks=0,\
+                   @@session.sql_if_exists=1,@@session.system_versioning_insert_history=1,";
+        assert_eq!(changes(Some(&plain), &other), set);
+        assert_eq!(changes(Some(&other), &plain), own);
     }
 }

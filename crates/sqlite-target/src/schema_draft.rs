@@ -190,9 +190,8 @@ pub(crate) mod tests {
         };
         let (plain, row) = (SessionVariables::default(), "insert into \"d.t\" values (1)");
         let explicit = SessionVariables { explicit_timestamp: Some(1), ..plain.clone() };
-        let mariadb = SessionVariables { is_mariadb: true, flags2: Some(0x0100_0000), ..plain.clone() };
-        let off = SessionVariables { is_mariadb: true, flags2: Some(0), ..plain.clone() };
-        for (context, is_done) in [(plain.clone(), false), (off, false), (explicit, true), (mariadb, true)] {
+        let off = SessionVariables { explicit_timestamp: Some(0), ..plain.clone() };
+        for (context, is_done) in [(plain.clone(), false), (off, false), (explicit, true)] {
             check("alter table t add ts timestamp", row, context, is_done);
         }
         check("alter table t add ts timestamp", "", plain.clone(), true);

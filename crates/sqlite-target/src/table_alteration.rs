@@ -525,10 +525,7 @@ fn unknown_values(table: &QualifiedName, column: &str) -> TargetFailure {
 /// Returns whether a statement ran with `explicit_defaults_for_timestamp`. MySQL before 8.0 does not log this variable,
 /// and its default is OFF.
 fn has_explicit_timestamps(context: &SessionVariables) -> bool {
-    /// Bit of `flags2` in which MariaDB logs the variable.
-    const MARIADB_FLAG: u32 = 1 << 24;
-    let has_flag = context.is_mariadb && context.flags2.is_some_and(|flags| flags & MARIADB_FLAG != 0);
-    context.explicit_timestamp == Some(1) || has_flag
+    context.explicit_timestamp == Some(1)
 }
 
 fn fill_value(column: &CatalogueColumn, statement: &SourceStatement) -> Option<Value> {

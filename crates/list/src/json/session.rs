@@ -1,7 +1,7 @@
 //! Session variables of a statement.
 
 use binlog::events::{OptionFlag, StatusVar, StatusVars};
-use binlog::{Charset, Collation, DecodeError, EventFormat};
+use binlog::{Charset, Collation, DecodeError, EventFormat, Flavour};
 
 use super::writer::JsonObject;
 
@@ -26,7 +26,7 @@ pub(super) fn put(
 
 fn put_var(session: &mut JsonObject<'_>, format: &EventFormat, var: &StatusVar<'_>) {
     match *var {
-        StatusVar::Flags2(bits) => put_flags2(session, bits),
+        StatusVar::Flags2(bits) => put_flags2(session, format, bits),
         StatusVar::SqlMode(mode) => session.uint("sql_mode", mode),
         StatusVar::Catalog(name) | StatusVar::CatalogNz(name) => session.text_or_bytes("catalog", name),
         StatusVar::AutoIncrement { increment, offset } => {
@@ -77,9 +77,13 @@ fn put_var(session: &mut JsonObject<'_>, format: &EventFormat, var: &StatusVar<'
     }
 }
 
-fn put_flags2(session: &mut JsonObject<'_>, bits: u32) {
+fn put_flags2(session: &mut JsonObject<'_>, format: &EventFormat, bits: u32) {
+    let of_mariadb = match format.flavour {
+        Flavour::MariaDb => &OptionFlag::MARIADB[..],
+        Flavour::MySql => &[],
+    };
     let mut unknown = bits;
-    for flag in OptionFlag::ALL {
+    for flag in OptionFlag::ALL.iter().chain(of_mariadb) {
         unknown &= !flag.bit;
         session.boolean(flag.variable, flag.is_on(bits));
     }
