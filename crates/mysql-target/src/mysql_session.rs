@@ -24,7 +24,7 @@ use crate::context_adapter::ContextAdapter;
 use crate::fingerprint::{self, BY_GTID};
 use crate::progress_sql::{self, PROGRESS_OUT_OF_ORDER, SavedIntent, put_progress, put_variable};
 use crate::row_sql::{RowSessionSettings, StatementWriter};
-use crate::server_failure::server_failure;
+use crate::server_failure::{server_failure, statement_failure};
 use crate::session_state::SessionState;
 use crate::single_statement::{unite, unite_with_progress};
 use crate::target_logging::TargetLogging;
@@ -549,7 +549,7 @@ impl MysqlSession {
             (Ok(()), SourceOutcome::Success | SourceOutcome::RolledBack(_)) => skip_check,
             (Err(error), SourceOutcome::Failure(code)) if error.code() == Some(code) => Ok(()),
             // Includes a lock wait or deadlock here, after one on the source: the transaction is retried.
-            (Err(error), _) => Err(server_failure(error)),
+            (Err(error), _) => Err(statement_failure(error, &statement.context, self.adapter.target())),
             (Ok(()), SourceOutcome::Failure(code) | SourceOutcome::Interruption(code)) => {
                 Err(TargetFailure::refused(format!(
                     "the statement failed with error {code} on the source, but succeeded on the target"

@@ -4,7 +4,7 @@ use std::fmt;
 
 use binlog::events::RowsKind;
 use binlog::{Flavour, Table};
-use replay::{RowEvents, TargetFailure};
+use replay::{RowEvents, SessionVariables, TargetFailure};
 use servers::{ServerAddress, SqlConnection};
 
 use crate::cascade_finder::CascadeFinder;
@@ -104,7 +104,10 @@ impl StatementRunner for ScriptSession {
     fn run(&mut self, statement: RowStatement) -> Result<u64, TargetFailure> {
         let RowStatement { settings, sql, parameters } = statement;
         if self.settings != Some(settings) {
-            let changes = self.variables.adopt(&settings.context_of(&self.variables));
+            let context = settings.context_of(&self.variables);
+            // The script is for MySQL, which does not have this variable.
+            let changes =
+                self.variables.adopt(&SessionVariables { check_constraint_checks: None, ..context });
             if !changes.is_empty() {
                 self.text.push_str(&format!("SET {changes};\n"));
             }

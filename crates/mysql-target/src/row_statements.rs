@@ -10,7 +10,7 @@ use crate::binlog_statement::{PACKET_MARGIN, row_too_large_message};
 use crate::mysql_session::{MysqlSession, TableCreation, TransactionState};
 use crate::progress_sql::PROGRESS_TABLE;
 use crate::row_sql::{RowMatch, RowStatement, StatementRunner, StatementWriter, TargetTable, load_table};
-use crate::server_failure::server_failure;
+use crate::server_failure::{server_failure, unchecked_change_failure};
 use crate::target_logging::TargetLogging;
 
 /// Prefix of the fingerprint in an intent for a table whose rows follow. If the rows do not follow, the next replay
@@ -99,7 +99,10 @@ impl StatementRunner for MysqlSession {
         let max = self.packet_max.saturating_sub(PACKET_MARGIN);
         check_fit(&parameters, max)
             .map_err(|size| TargetFailure::refused(row_too_large_message(size, max)))?;
-        self.connection.execute(&sql, parameters).map_err(server_failure)
+        self.connection.execute(&sql, parameters).map_err(|error| match settings.checks_constraints() {
+            true => server_failure(error),
+            false => unchecked_change_failure(error),
+        })
     }
 }
 

@@ -81,6 +81,8 @@ impl RowsFlags {
     pub const COMPLETE_ROWS: Self = Self(0x8);
     /// SQL layer handles foreign keys instead of the engine, so that rows changed by cascades are logged. Since 9.6.
     pub const USE_SQL_FOREIGN_KEY: Self = Self(0x10);
+    /// `check_constraint_checks` was off. Only in logs of MariaDB.
+    pub const NO_CHECK_CONSTRAINT_CHECKS: Self = Self(0x80);
 
     /// Returns true if all of `flags` are set.
     pub const fn contains(self, flags: Self) -> bool {

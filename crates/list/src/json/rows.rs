@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use binlog::events::Rows;
+use binlog::events::{Rows, RowsFlags};
 use binlog::{
     Charset, Column, DecodeError, DecodeReason, EventFormat, JsonChange, JsonChangeKind, JsonChanges,
     JsonDocument, JsonHexDigits, JsonQuotes, RowChange, RowField, RowImage, Table, Timestamp, Value,
@@ -25,6 +25,13 @@ pub(super) enum LineMatch {
     Something,
 }
 
+/// Flags of row events and their names: those that MySQL shows, and MariaDB's own.
+const FLAGS: [(RowsFlags, &str); 6] = {
+    let [end, foreign_keys, unique, complete, cascades] = ROWS_FLAGS;
+    let checks = (RowsFlags::NO_CHECK_CONSTRAINT_CHECKS, "NO_CHECK_CONSTRAINT_CHECKS_F");
+    [end, foreign_keys, unique, complete, cascades, checks]
+};
+
 /// Row event and the format of its log.
 #[derive(Clone, Copy)]
 pub(super) struct LoggedRows<'e> {
@@ -41,7 +48,7 @@ pub(super) fn put(
     LoggedRows { rows: event, format }: LoggedRows<'_>,
 ) -> Result<LineMatch, OutputRefusal> {
     object.uint("table_id", event.table_id);
-    put_flags(object, "flags", &ROWS_FLAGS.map(|(flag, name)| (flag.0, name)), event.flags.0);
+    put_flags(object, "flags", &FLAGS.map(|(flag, name)| (flag.0, name)), event.flags.0);
     if let Some(extra) = event.extra.filter(|extra| !extra.is_empty()) {
         object.bytes("extra", extra);
     }

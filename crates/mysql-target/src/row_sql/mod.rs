@@ -18,7 +18,7 @@ mod tests;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use binlog::events::{RowsFlags, RowsKind};
+use binlog::events::{OptionFlag, RowsFlags, RowsKind};
 use binlog::{Flavour, JsonDocument, RowChange, RowImage, Table, Value};
 use replay::row_reader::{EventRows, RowReader};
 use replay::{RowEvents, SessionVariables, TargetFailure};
@@ -65,6 +65,9 @@ impl RowSessionSettings {
         if flags.contains(RowsFlags::RELAXED_UNIQUE_CHECKS) {
             options |= 0x0800_0000;
         }
+        if flags.contains(RowsFlags::NO_CHECK_CONSTRAINT_CHECKS) {
+            options |= OptionFlag::CHECK_CONSTRAINT_CHECKS.bit;
+        }
         Self { options, is_lax }
     }
 
@@ -85,8 +88,14 @@ impl RowSessionSettings {
             // cannot make a JSON path from bytes.
             charset: Some([BINARY, UTF8MB4_GENERAL_CI, server]),
             time_zone: Some(b"+00:00".to_vec()),
+            check_constraint_checks: Some(u8::from(self.checks_constraints())),
             ..SessionVariables::default()
         }
+    }
+
+    /// Returns false if the source changed the rows with `check_constraint_checks=0`.
+    pub(crate) const fn checks_constraints(self) -> bool {
+        OptionFlag::CHECK_CONSTRAINT_CHECKS.is_on(self.options)
     }
 }
 

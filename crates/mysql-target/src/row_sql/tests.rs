@@ -5,7 +5,11 @@ use binlog::{ChecksumAlgorithm, Event, EventFormat, EventOrigin, Flavour, NextPo
 use replay::{RowEvents, TargetFailure};
 
 use super::target_table::TargetColumn;
-use super::{RowMatch, RowStatement, StatementRunner, StatementWriter, TargetTable};
+use super::{
+    ForeignKeyChecks, RowMatch, RowSessionSettings, RowStatement, StatementRunner, StatementWriter,
+    TargetTable,
+};
+use crate::session_state::SessionState;
 
 /// Target that accepts all statements.
 struct AcceptingTarget(TargetTable);
@@ -120,4 +124,17 @@ fn columns_of_the_target_must_hold_the_values() {
         ),
         "`a` is -1 in the log, but UNSIGNED on the target"
     );
+}
+
+#[test]
+fn checks_are_off_as_on_the_source() {
+    let check = |flags, checks: u8, flags2| {
+        let settings = RowSessionSettings::new(flags, ForeignKeyChecks::ByFlags, false);
+        let context = settings.context_of(&SessionState::default());
+        assert_eq!((context.check_constraint_checks, context.flags2), (Some(checks), Some(flags2)));
+        assert_eq!(settings.checks_constraints(), checks == 1);
+    };
+    check(RowsFlags::STATEMENT_END, 1, 0);
+    check(RowsFlags::RELAXED_UNIQUE_CHECKS, 1, 0x0800_0000);
+    check(RowsFlags::NO_CHECK_CONSTRAINT_CHECKS, 0, 0x8000);
 }
