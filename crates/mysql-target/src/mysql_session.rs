@@ -31,6 +31,9 @@ use crate::target_logging::TargetLogging;
 
 /// Buffered bytes at which statements are sent.
 const FLUSH_SIZE: usize = 1 << 20;
+/// Statement that begins a transaction. Not `BEGIN`: with `sql_mode=ORACLE`, `BEGIN` starts a block on MariaDB, and the
+/// session keeps the mode of the last statement.
+const START_TRANSACTION: &str = "START TRANSACTION;";
 /// Size of row events up to which they become one statement: a copy of them is made, and large ones gain little.
 const UNITE_SIZE_MAX: usize = 64 << 10;
 
@@ -88,7 +91,7 @@ pub(crate) struct SessionParts {
 /// The way in which transactions of row events begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RowTransactionStart {
-    /// By `BEGIN`.
+    /// By `START TRANSACTION`.
     Begin,
     /// By their first change, with `autocommit` off: one statement less for each transaction.
     Implicit,
@@ -297,7 +300,7 @@ impl MysqlSession {
         if self.state == TransactionState::BeginPending {
             self.restore_autocommit();
             self.put_gtid_next();
-            self.sql.push_str("BEGIN;");
+            self.sql.push_str(START_TRANSACTION);
             self.state = TransactionState::Open;
         }
     }
@@ -309,7 +312,7 @@ impl MysqlSession {
         {
             return self.begin_if_due();
         }
-        assert!(self.gtids.is_empty(), "ours: a logged transaction begins by BEGIN");
+        assert!(self.gtids.is_empty(), "ours: a logged transaction begins explicitly");
         if self.autocommit == Autocommit::On {
             self.sql.push_str("SET @@session.autocommit=0;");
             self.autocommit = Autocommit::Off;
@@ -348,7 +351,7 @@ impl MysqlSession {
         let mut sql = String::from("COMMIT;");
         // Earlier GTIDs are of `XA PREPARE` transactions. The transaction just committed contains all their changes.
         for gtid in self.gtids.iter().rev().skip(1) {
-            let _ = write!(sql, "SET @@SESSION.GTID_NEXT='{gtid}';BEGIN;COMMIT;");
+            let _ = write!(sql, "SET @@SESSION.GTID_NEXT='{gtid}';{START_TRANSACTION}COMMIT;");
         }
         sql.push_str("SET @@SESSION.GTID_NEXT='AUTOMATIC'");
         sql
@@ -362,7 +365,7 @@ impl MysqlSession {
             state if self.logging == TargetLogging::BySourceGtids => {
                 if !matches!(state, TransactionState::Open | TransactionState::ImplicitCommit(_)) {
                     self.put_gtid_next();
-                    self.sql.push_str("BEGIN;");
+                    self.sql.push_str(START_TRANSACTION);
                     self.send()?;
                 }
                 sql = self.logged_commit_sql();

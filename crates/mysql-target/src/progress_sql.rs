@@ -37,7 +37,7 @@ pub(crate) fn insert_stream_sql(stream: usize) -> String {
 pub(crate) fn unite_streams_sql(progress: &ReplayProgress) -> String {
     let gtids = &progress.gtids;
     format!(
-        "BEGIN; UPDATE {PROGRESS_TABLE} SET gtids='{gtids}' WHERE stream=1;
+        "START TRANSACTION; UPDATE {PROGRESS_TABLE} SET gtids='{gtids}' WHERE stream=1;
          DELETE FROM {PROGRESS_TABLE} WHERE stream>1; COMMIT"
     )
 }

@@ -14,7 +14,7 @@
 //! | `insert_id`, `last_insert_id`, `rand_seed1`, `rand_seed2`, user variables | statements | set before each statement that reads them: the log has their values |
 //! | `pseudo_thread_id` | nothing | set with each statement that creates or reads a temporary table |
 //! | `sql_log_bin` | nothing: functions and triggers may not set it | set once |
-//! | `autocommit` | nothing: functions and triggers may not set it | off while transactions consist of several requests of row events, so that they need no `BEGIN`; on for all else |
+//! | `autocommit` | nothing: functions and triggers may not set it | off while transactions consist of several requests of row events, so that they need no `START TRANSACTION`; on for all else |
 //! | `transaction_isolation`, `innodb_lock_wait_timeout`, other settings that are not logged | functions that set them, as on a replica | none: they do not change stored values |
 //! | all | the rollback of a failed transaction, any part of which may have run | discarded by [`SessionState::forget`] |
 

@@ -1,7 +1,7 @@
 //! Row events of several statements as one statement: the server opens each table once.
 //!
 //! With `autocommit`, the server commits at the end of a statement of row events. So one `BINLOG` statement that also
-//! saves progress is a whole transaction, without `BEGIN`, `UPDATE` and `COMMIT`.
+//! saves progress is a whole transaction, without `START TRANSACTION`, `UPDATE` and `COMMIT`.
 
 use std::collections::BTreeMap;
 

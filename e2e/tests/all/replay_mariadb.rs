@@ -161,6 +161,53 @@ fn mariadb_to_mariadb_ends_equal() -> Result<()> {
     Ok(())
 }
 
+/// Statements and rows that depend on variables that only MariaDB has.
+const OWN_VARIABLES: &str = "create database v character set utf8mb4 collate utf8mb4_general_ci; use v;
+    set explicit_defaults_for_timestamp = 0; create table implicit (id int primary key, a timestamp, b timestamp);
+    set binlog_format = statement, timestamp = 1700000000; insert into implicit (id, a) values (1, null);
+    set explicit_defaults_for_timestamp = 1; create table explicit (id int primary key, a timestamp);
+    set check_constraint_checks = 0; create table checked (id int primary key, a int check (a > 5));
+    insert into checked values (1, 1); set binlog_format = row; insert into checked values (2, 2), (3, 3);
+    update checked set a = 4 where id = 3; set check_constraint_checks = 1; insert into checked values (4, 6);
+    set sql_if_exists = 1; drop view missing; alter table checked drop column missing; set sql_if_exists = 0;
+    set binlog_format = statement, sql_mode = 'ORACLE'; set @a = 'x'; create table oracle (id int primary key, a varchar(9));
+    insert into oracle values (1, @a || 'y'); begin not atomic insert into oracle values (2, 'z'); end;
+    set sql_mode = default; insert into oracle values (3, @a)";
+
+#[test]
+fn statements_get_the_variables_of_mariadb() -> Result<()> {
+    let newest = || Launch::of(TestPackage::MariaDb11_8).options(["--server-id=3", "--binlog-format=ROW"]);
+    let source = newest().start()?;
+    source.sql(OWN_VARIABLES)?;
+    source.sql("flush binary logs")?;
+    let target = newest().start()?;
+    replay(&source.binlogs()?, address(&target, "root")?, ApplyAs::Auto, CommitOrder::Strict)?;
+    for table in ["implicit", "explicit", "checked", "oracle"] {
+        let content = |server: &TestServer| {
+            server.sql(&format!("select * from v.{table}; show create table v.{table}"))
+        };
+        let (found, expected) = (content(&target)?, content(&source)?);
+        ensure!(found == expected, "{table}: {found}, not {expected}");
+    }
+    Ok(())
+}
+
+#[test]
+fn unchecked_rows_of_mariadb_are_refused_by_name() -> Result<()> {
+    let source =
+        Launch::of(TestPackage::MariaDb11_8).options(["--server-id=3", "--binlog-format=ROW"]).start()?;
+    source.sql(
+        "create database v character set utf8mb4 collate utf8mb4_general_ci; use v;
+        create table checked (id int primary key, a int check (a > 5)); set check_constraint_checks = 0;
+        insert into checked values (1, 1); flush binary logs",
+    )?;
+    let target = target("--skip-log-bin")?;
+    let result = replay(&source.binlogs()?, address(&target, "root")?, ApplyAs::Auto, CommitOrder::Strict);
+    let message = format!("{:#}", result.err().context("not refused")?);
+    ensure!(message.contains("made this change with check_constraint_checks=0, which MySQL"), "{message}");
+    Ok(())
+}
+
 /// MariaDB logs VECTOR as VARBINARY. MySQL's vectors have the same bytes.
 #[test]
 fn vectors_end_equal() -> Result<()> {
