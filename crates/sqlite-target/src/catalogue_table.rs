@@ -51,7 +51,7 @@ pub(crate) struct CatalogueColumn {
     pub(crate) kind: MysqlType,
     pub(crate) nullable: bool,
     pub(crate) default: DefaultValue,
-    /// True for a generated column. The log has values for generated columns, too.
+    /// True for a generated column. The log has values for generated columns, too, except in updates of MariaDB.
     pub(crate) generated: bool,
 }
 

@@ -88,11 +88,15 @@ impl ForeignKeyCascade<'_> {
                 let sets = numbered(&key.columns, was.len(), ", ");
                 let sql = format!("UPDATE {own} SET {sets} WHERE {condition}");
                 let values = was.iter().chain(becomes);
-                self.connection
+                let changed = self
+                    .connection
                     .prepare_cached(&sql)
                     .map_err(sqlite_failure)?
                     .execute(params_from_iter(values))
                     .map_err(sqlite_failure)?;
+                if changed > 0 {
+                    check_generated(name, table, key)?;
+                }
             }
         }
         if !rows.is_empty() && self.depth >= DEPTH_MAX {
@@ -182,6 +186,21 @@ impl ForeignKeyCascade<'_> {
             )));
         }
         Ok(())
+    }
+}
+
+/// Refuses a change of rows with generated columns: the log lacks the change, and the server computes the values.
+fn check_generated(
+    name: &QualifiedName,
+    table: &CatalogueTable,
+    key: &ForeignKey,
+) -> Result<(), TargetFailure> {
+    match table.columns.iter().find(|column| column.generated) {
+        None => Ok(()),
+        Some(column) => Err(TargetFailure::refused(format!(
+            "the foreign key {} changes rows of {}.{}, and the server computes the values of the generated column {}",
+            key.name, name.0, name.1, column.name
+        ))),
     }
 }
 

@@ -210,7 +210,11 @@ impl RowWriter {
             create_lookup_index(editor, &table)?;
         }
         let has_children = editor.catalogue.children(&name).next().is_some();
-        let plan = Arc::new(RowPlan::new(name, table, rows, has_children)?);
+        let plan = RowPlan::new(name, table, rows, has_children)?;
+        if rows.kind == RowsKind::Update && flavour == Flavour::MariaDb {
+            plan.check_generated(rows)?;
+        }
+        let plan = Arc::new(plan);
         if self.plans.len() >= ROW_PLANS_MAX {
             self.plans.clear();
         }
@@ -447,6 +451,16 @@ impl RowPlan {
         let logged = rows.table.columns.clone();
         Ok(Self { name, logged, sql, before, after, has_children, lacks_documents, lookup, table })
     }
+
+    /// Checks that an update of MariaDB has the new values of all generated columns. MariaDB leaves out these columns,
+    /// with every `binlog_row_image` (seen with MariaDB 11.8); MySQL logs those that change.
+    fn check_generated(&self, rows: &EventRows<'_>) -> Result<(), TargetFailure> {
+        let is_omitted = |(at, column): &(usize, &CatalogueColumn)| column.generated && !rows.has_after(*at);
+        match self.table.columns.iter().enumerate().find(is_omitted) {
+            Some((_, column)) => Err(omits_column(&self.name, column)),
+            None => Ok(()),
+        }
+    }
 }
 
 /// Checks that each column omitted in the log has a known default.
@@ -458,13 +472,17 @@ fn check_defaults(
     for (at, column) in table.columns.iter().enumerate() {
         let is_known = !column.generated && column.default.value(&column.kind, column.nullable).is_some();
         if !rows.has_after(at) && !is_known {
-            return Err(TargetFailure::refused(format!(
-                "the log omits the column {2} of a row in {0}.{1}, and the server computes its value",
-                name.0, name.1, column.name
-            )));
+            return Err(omits_column(name, column));
         }
     }
     Ok(())
+}
+
+fn omits_column(name: &QualifiedName, column: &CatalogueColumn) -> TargetFailure {
+    TargetFailure::refused(format!(
+        "the log omits the column {2} of a row in {0}.{1}, and the server computes its value",
+        name.0, name.1, column.name
+    ))
 }
 
 /// Returns the condition that finds a row. Parameter numbers start after `parameters`.
