@@ -22,6 +22,7 @@ pub(crate) struct ContextAdapter {
     restricted: [RestrictedVariable; RESTRICTED.len()],
     explicit_timestamp: RestrictedVariable,
     insert_history: VariablePresence,
+    charset_collations: VariablePresence,
     utf8mb4_collation: VariablePresence,
     /// `TIME_TRUNCATE_FRACTIONAL` in MySQL's `sql_mode`.
     truncation: VariablePresence,
@@ -73,6 +74,8 @@ const INSERT_HISTORY: VersionedVariable = VersionedVariable {
     mysql_since: None,
     mariadb_since: &[[10, 11, 0]],
 };
+const CHARSET_COLLATIONS: VersionedVariable =
+    VersionedVariable { name: "character_set_collations", mysql_since: None, mariadb_since: &[[11, 2, 1]] };
 const UTF8MB4_COLLATION: VersionedVariable = VersionedVariable {
     name: "default_collation_for_utf8mb4",
     mysql_since: Some([8, 0, 11]),
@@ -194,6 +197,7 @@ impl ContextAdapter {
             restricted,
             explicit_timestamp: RestrictedVariable::of(&EXPLICIT_TIMESTAMP, connection, facts)?,
             insert_history: INSERT_HISTORY.presence(facts),
+            charset_collations: CHARSET_COLLATIONS.presence(facts),
             utf8mb4_collation: UTF8MB4_COLLATION.presence(facts),
             truncation: TRUNCATION.presence(facts),
             substituted: Arc::clone(&shared.substituted),
@@ -227,6 +231,13 @@ impl ContextAdapter {
         if self.insert_history == VariablePresence::Absent {
             fitted.insert_history = None;
         }
+        fitted.charset_collations = match (&mut fitted.charset_collations, self.charset_collations) {
+            (Some(pairs), VariablePresence::Present) => {
+                pairs.retain(|[_, to]| self.collations.contains(to));
+                fitted.charset_collations
+            }
+            _ => None,
+        };
         fitted.sql_mode = context.sql_mode.map(|mode| self.adapt_mode(mode, source));
         fitted.charset = context.charset.map(|charset| self.adapt_charset(charset, source));
         fitted.database_collation = context.database_collation.map(|id| match id {
@@ -467,6 +478,7 @@ mod tests {
             restricted: [RestrictedVariable::Settable; 3],
             explicit_timestamp: RestrictedVariable::Settable,
             insert_history: VariablePresence::Present,
+            charset_collations: VariablePresence::Present,
             utf8mb4_collation: VariablePresence::Present,
             truncation: VariablePresence::Present,
             substituted: Arc::default(),

@@ -167,6 +167,7 @@ mod tests {
                     check_constraint_checks: key,
                     sql_if_exists: encryption,
                     insert_history: explicit,
+                    charset_collations: key.map(|key| vec![[45, 45 + u16::from(key)]]),
                     is_mariadb: false,
                 }
             },

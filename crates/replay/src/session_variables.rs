@@ -44,6 +44,9 @@ pub struct SessionVariables {
     pub sql_if_exists: Option<u8>,
     /// `system_versioning_insert_history` of MariaDB.
     pub insert_history: Option<u8>,
+    /// `character_set_collations` of MariaDB: the number of each character set's built-in default collation, and of the
+    /// collation that replaces it. Empty if it was not logged; `None` for MySQL.
+    pub charset_collations: Option<Vec<[u16; 2]>>,
 }
 
 /// Value that the server writes for a variable that it does not log.
@@ -53,7 +56,9 @@ impl SessionVariables {
     /// Returns the variables that a query depends on. After an unknown variable the others are lost, as on a server.
     pub fn of_query(query: &Query<'_>, flavour: Flavour) -> Self {
         let is_mariadb = flavour == Flavour::MariaDb;
-        let mut context = Self { is_mariadb, database_collation: Some(0), ..Self::default() };
+        let charset_collations = is_mariadb.then(Vec::new);
+        let mut context =
+            Self { is_mariadb, database_collation: Some(0), charset_collations, ..Self::default() };
         for variable in query.status.iter().map_while(Result::ok) {
             context.set(variable);
         }
@@ -90,6 +95,11 @@ impl SessionVariables {
                 self.table_encryption = Some(value)
             }
             StatusVar::EnableCascadeTriggers(value) => self.cascade_triggers = Some(value),
+            StatusVar::MariadbCollations(pairs) => {
+                let (pairs, _) = pairs.as_chunks::<4>();
+                let pair = |&[a, b, c, d]: &[u8; 4]| [u16::from_le_bytes([a, b]), u16::from_le_bytes([c, d])];
+                self.charset_collations = Some(pairs.iter().map(pair).collect());
+            }
             _ => {}
         }
     }
@@ -173,6 +183,21 @@ impl SessionVariables {
         put_some("check_constraint_checks", |context| context.check_constraint_checks);
         put_some("sql_if_exists", |context| context.sql_if_exists);
         put_some("system_versioning_insert_history", |context| context.insert_history);
+        if from.is_none_or(|from| from.charset_collations != self.charset_collations)
+            && let Some(collations) = self.charset_collations_text()
+        {
+            append_assignment(out, "character_set_collations", format_args!("'{collations}'"));
+        }
+    }
+
+    /// Returns the value of `character_set_collations` as text, such as `utf8mb4=utf8mb4_bin`. Leaves out unknown numbers.
+    fn charset_collations_text(&self) -> Option<String> {
+        let pair = |&[of, to]: &[u16; 2]| {
+            let collation = |id| Collation::new(id, Flavour::MariaDb);
+            Some(format!("{}={}", collation(of)?.charset().name(), collation(to)?.name()))
+        };
+        let pairs = self.charset_collations.as_ref()?;
+        Some(pairs.iter().filter_map(pair).collect::<Vec<_>>().join(","))
     }
 
     /// Returns the context of a text in UTF-8.
@@ -207,6 +232,7 @@ impl SessionVariables {
         now.check_constraint_checks = now.check_constraint_checks.or(from.check_constraint_checks);
         now.sql_if_exists = now.sql_if_exists.or(from.sql_if_exists);
         now.insert_history = now.insert_history.or(from.insert_history);
+        now.charset_collations = now.charset_collations.or_else(|| from.charset_collations.clone());
         if now.utf8mb4_collation == 0 {
             now.utf8mb4_collation = from.utf8mb4_collation;
         }
@@ -283,11 +309,14 @@ mod tests {
         let all = changes(None, &plain);
         let own = "@@session.explicit_defaults_for_timestamp=1,@@session.check_constraint_checks=1,\
                    @@session.sql_if_exists=0,@@session.system_versioning_insert_history=0,";
-        assert!(all.ends_with(own), "{all}");
+        assert!(all.ends_with(&format!("{own}@@session.character_set_collations='',")), "{all}");
         let other = context_of(&[0, 0, 0x80, 0, 0x50], Flavour::MariaDb);
         let set = "@@session.explicit_defaults_for_timestamp=0,@@session.check_constraint_checks=0,\
                    @@session.sql_if_exists=1,@@session.system_versioning_insert_history=1,";
         assert_eq!(changes(Some(&plain), &other), set);
         assert_eq!(changes(Some(&other), &plain), own);
+        let collated = context_of(&[0, 0, 0, 0, 0, 131, 1, 45, 0, 46, 0], Flavour::MariaDb);
+        let set = "@@session.character_set_collations='utf8mb4=utf8mb4_bin',";
+        assert!(changes(Some(&plain), &collated).ends_with(set));
     }
 }

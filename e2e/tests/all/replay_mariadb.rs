@@ -170,6 +170,9 @@ const OWN_VARIABLES: &str = "create database v character set utf8mb4 collate utf
     insert into checked values (1, 1); set binlog_format = row; insert into checked values (2, 2), (3, 3);
     update checked set a = 4 where id = 3; set check_constraint_checks = 1; insert into checked values (4, 6);
     set sql_if_exists = 1; drop view missing; drop table missing; set sql_if_exists = 0;
+    set character_set_collations = 'utf8mb4=utf8mb4_bin';
+    create table collated (a varchar(10) character set utf8mb4, n int); set character_set_collations = default;
+    insert into collated values ('x', 1), ('X', 2); set binlog_format = statement; delete from collated where a = 'x';
     set binlog_format = statement, sql_mode = 'ORACLE'; set @a = 'x'; create table oracle (id int primary key, a varchar(9));
     insert into oracle values (1, @a || 'y'); insert into oracle values (2, 'z');
     set sql_mode = default; insert into oracle values (3, @a)";
@@ -182,7 +185,7 @@ fn statements_get_the_variables_of_mariadb() -> Result<()> {
     source.sql("flush binary logs")?;
     let target = newest().start()?;
     replay(&source.binlogs()?, address(&target, "root")?, ApplyAs::Auto, CommitOrder::Strict)?;
-    for table in ["implicit", "explicit", "checked", "oracle"] {
+    for table in ["implicit", "explicit", "checked", "collated", "oracle"] {
         let content = |server: &TestServer| {
             server.sql(&format!("select * from v.{table}; show create table v.{table}"))
         };
