@@ -39,6 +39,7 @@ pub(crate) struct ReplicaFacts {
     pub(crate) old_pages: u64,
     /// Number of applier threads.
     pub(crate) workers: u64,
+    data_directory: PathBuf,
     relay_index: Option<PathBuf>,
 }
 
@@ -291,16 +292,23 @@ impl ReplicaFacts {
     /// # Errors
     ///
     /// Fails if the replica does not report their location.
-    pub(crate) fn relay_index(&self, channel: &str) -> Result<PathBuf, WarmError> {
-        let index = self.relay_index.as_deref();
-        let index = index.ok_or_else(|| {
+    pub(crate) fn relay_index(&self, channel: &ReplicaChannel) -> Result<PathBuf, WarmError> {
+        let reported = self.relay_index.as_deref().map(|index| channel_relay_index(index, &channel.name));
+        let index = reported.or_else(|| unset_relay_index(&self.data_directory, &channel.log));
+        index.ok_or_else(|| {
             WarmError::Unsuitable(
                 "the replica does not report the location of its relay logs: give it with --relay-logs"
                     .into(),
             )
-        })?;
-        Ok(channel_relay_index(index, channel))
+        })
     }
+}
+
+/// Returns the index beside a channel's relay log of this name. MariaDB without the option `relay_log` leaves its
+/// variables empty, and writes the logs into its data directory.
+fn unset_relay_index(data_directory: &Path, log: &str) -> Option<PathBuf> {
+    let (stem, _) = log.rsplit_once('.')?;
+    Some(data_directory.join(format!("{stem}.index")))
 }
 
 /// Returns the index of a channel: `relay.index` becomes `relay-NAME.index` for a named channel.
@@ -346,7 +354,7 @@ fn query_properties(connection: &mut SqlConnection) -> Result<ReplicaFacts, serv
     };
     let index = variable(connection, "relay_log_index")?.filter(|index| !index.is_empty());
     let basename = variable(connection, "relay_log_basename")?.filter(|name| !name.is_empty());
-    let datadir = variable(connection, "datadir")?.unwrap_or_default();
+    let data_directory = PathBuf::from(variable(connection, "datadir")?.unwrap_or_default());
     let index = index.or_else(|| basename.map(|name| format!("{name}.index")));
     Ok(ReplicaFacts {
         flavour,
@@ -354,7 +362,8 @@ fn query_properties(connection: &mut SqlConnection) -> Result<ReplicaFacts, serv
         buffering: ChangeBuffering::from_setting(buffering.as_deref().unwrap_or("none")),
         old_pages: (pages - free) * old_percent / 100,
         workers: workers.and_then(|workers| workers.parse().ok()).unwrap_or(0).max(1),
-        relay_index: index.map(|index| Path::new(&datadir).join(index)),
+        relay_index: index.map(|index| data_directory.join(index)),
+        data_directory,
     })
 }
 
@@ -434,7 +443,7 @@ fn filter(value: &dyn Fn([&str; 2]) -> Option<String>) -> ReplicationFilter {
 mod tests {
     use std::path::Path;
 
-    use super::{channel, channel_relay_index};
+    use super::{channel, channel_relay_index, unset_relay_index};
     use crate::relay_position::RelayPosition;
 
     #[test]
@@ -445,6 +454,13 @@ mod tests {
         check("", "/d/relay.index");
         check("East_1", "/d/relay-east_1.index");
         check("a-b", "/d/relay-a@002db.index");
+    }
+
+    #[test]
+    fn logs_of_unset_options_are_in_the_data_directory() {
+        let index = |log| unset_relay_index(Path::new("/d"), log);
+        assert_eq!(index("db.example-relay-bin.000002"), Some("/d/db.example-relay-bin.index".into()));
+        assert_eq!(index(""), None);
     }
 
     #[test]

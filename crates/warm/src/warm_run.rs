@@ -269,7 +269,7 @@ fn relay_log_paths(
             Err(WarmError::Unsuitable("the replica has several channels: choose one with --channel".into()))
         }
         Some(given) => Ok(vec![given.clone()]),
-        None => channels.iter().map(|channel| properties.relay_index(&channel.name)).collect(),
+        None => channels.iter().map(|channel| properties.relay_index(channel)).collect(),
     }
 }
 
