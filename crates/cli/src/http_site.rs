@@ -454,7 +454,7 @@ mod tests {
             assert!(site.is_started());
         };
         check(Some(60), None, Ok(()));
-        check(None, Some(30), Ok(()));
+        check(None, Some(30), Err("the lag is not known yet"));
         check(Some(30), Some(30), Ok(()));
         check(Some(60), Some(30), Err("the lag is 1 min 0 s, the limit 30.0 s"));
         assert!(!site(Err("no source"), None).is_started());
