@@ -62,6 +62,11 @@ impl SessionVariables {
         for variable in query.status.iter().map_while(Result::ok) {
             context.set(variable);
         }
+        // MariaDB logs it with all statements. MySQL logs it with those that depend on it, and refuses to set it within
+        // a transaction.
+        if is_mariadb && !matches!(sql::first_word(query.sql).as_str(), "CREATE" | "ALTER") {
+            context.explicit_timestamp = None;
+        }
         context
     }
 
@@ -263,8 +268,12 @@ mod tests {
     }
 
     fn context_of(status: &[u8], flavour: Flavour) -> SessionVariables {
+        context_of_statement(b"create table t (a timestamp)", status, flavour)
+    }
+
+    fn context_of_statement(sql: &[u8], status: &[u8], flavour: Flavour) -> SessionVariables {
         let status = StatusVars { bytes: status };
-        let query = Query { thread_id: 1, exec_time: 0, error_code: 0, status, database: b"", sql: b"" };
+        let query = Query { thread_id: 1, exec_time: 0, error_code: 0, status, database: b"", sql };
         SessionVariables::of_query(&query, flavour)
     }
 
@@ -318,5 +327,7 @@ mod tests {
         let collated = context_of(&[0, 0, 0, 0, 0, 131, 1, 45, 0, 46, 0], Flavour::MariaDb);
         let set = "@@session.character_set_collations='utf8mb4=utf8mb4_bin',";
         assert!(changes(Some(&plain), &collated).ends_with(set));
+        let of_insert = context_of_statement(b"insert into t values (1)", &EXPLICIT, Flavour::MariaDb);
+        assert_eq!((of_insert.explicit_timestamp, of_insert.check_constraint_checks), (None, Some(1)));
     }
 }
