@@ -85,6 +85,10 @@ fn lines_of_samples_have_their_schemas() -> Result<()> {
         "history-line",
         &["history", "--json", "--table=types.integers", "--where=@1=1", "types.binlog"],
     )?;
+    check_lines(
+        "history-line",
+        &["history", "--json", "--table=docs.changes", "--where=@1=1", "json-partial-minimal.binlog"],
+    )?;
     check_lines("history-line", &["history", "--json", "--table=rotation.t", "--where=@1=1", "rotation"])
 }
 

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use e2e::command::address;
 use e2e::program::bintide;
 use serde_json::{Value, json};
-use testkit::{Launch, TestServer};
+use testkit::{Launch, TestServer, workspace_root};
 
 /// Two earlier and one later row have the same key as the row of the history, and its key changes twice.
 const SCRIPT: &str = "
@@ -161,6 +161,25 @@ fn columns_have_the_names_of_a_server() -> Result<()> {
     check("id=4711", &both, 0, "the table has other columns here than on the server of --schema")?;
     server.sql("drop table shop.orders")?;
     check("id=4711", &both, 2, "the server has no table shop.orders").map(drop)
+}
+
+#[test]
+fn changes_of_documents_are_shown_without_the_documents() -> Result<()> {
+    let log = [workspace_root().join("samples/json-partial-minimal.binlog")];
+    let output =
+        |more: &[&str]| run(&log, &[&["history", "--table=docs.changes", "--where=@1=1"], more].concat());
+    let json = output(&["--json"])?.stdout;
+    let lines: Vec<Value> =
+        json.split_inclusive(|byte| *byte == b'\n').map(read_line).collect::<Result<_>>()?;
+    let replaced =
+        |value: i32| json!([{"column": "@2", "changes": [{"op": "replace", "path": "$.a", "value": value}]}]);
+    ensure!(lines[1]["values"] == replaced(2), "{}", lines[1]);
+    // The other document was set to its own value.
+    ensure!(lines[8]["values"] == replaced(3), "{}", lines[8]);
+    let text = String::from_utf8(output(&[])?.stdout)?;
+    let shown = "@2 changes: [{\"op\":\"remove\",\"path\":\"$.c.e\"}], @4: [9, 2, 3]";
+    ensure!(text.contains(shown), "{text}");
+    Ok(())
 }
 
 #[test]

@@ -130,12 +130,14 @@ pub struct HistoryValue {
     pub before: Option<String>,
     /// Value after the change as JSON, if the log has it.
     pub after: Option<String>,
+    /// Changes of a JSON document as JSON, if the log has them instead of the document, and not the document before.
+    pub changes: Option<String>,
 }
 
 impl HistoryValue {
     /// Returns the number of bytes in memory.
     pub(super) fn size(&self) -> usize {
-        let texts = [Some(&self.column), self.before.as_ref(), self.after.as_ref()];
+        let texts = [Some(&self.column), self.before.as_ref(), self.after.as_ref(), self.changes.as_ref()];
         size_of::<Self>() + texts.into_iter().flatten().map(String::len).sum::<usize>()
     }
 }
@@ -179,6 +181,9 @@ impl HistoryEntry {
             }
             if let Some(after) = &value.after {
                 object.value("after").extend_from_slice(after.as_bytes());
+            }
+            if let Some(changes) = &value.changes {
+                object.value("changes").extend_from_slice(changes.as_bytes());
             }
             object.close();
         }

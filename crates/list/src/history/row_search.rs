@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use binlog::events::{Query, Rows};
-use binlog::{DecodeError, Event, EventFormat, RowChange, RowDecoder, Table, TransactionId};
+use binlog::{DecodeError, Event, EventFormat, RowChange, RowDecoder, RowField, Table, TransactionId};
 use logs::InnerPosition;
 
 use super::history_gap::{HistoryGap, HistoryGaps};
@@ -11,7 +11,7 @@ use super::row_history::{HistoryChange, HistoryEntry, HistoryValue, RowKey};
 use super::table_completion::{CompletedTable, TableCompletion};
 use super::table_statement::SearchedTable;
 use crate::event_context::EventContext;
-use crate::json::rows::field_json;
+use crate::json::rows::{field_changes_json, field_json};
 use crate::list_output::ListOutput;
 use crate::located_event::{ListedEvent, LocatedEvent, OutputRefusal};
 use crate::row_condition::{
@@ -421,23 +421,32 @@ fn values(
     table: &Table,
     format: &EventFormat,
 ) -> Result<Vec<HistoryValue>, DecodeError> {
+    let is_update = row.before.is_some() && row.after.is_some();
     let mut values = Vec::new();
     for (index, column) in table.columns.iter().enumerate() {
-        let json = |image: &Option<binlog::RowImage<'_, '_>>| -> Result<Option<String>, DecodeError> {
-            let Some(field) = image.as_ref().and_then(|image| image.field(index)) else { return Ok(None) };
-            let json = field_json(&field, row.before.as_ref(), format)?;
-            Ok(json.map(|json| String::from_utf8_lossy(&json).into_owned()))
+        let json = |field: &Option<RowField<'_, '_>>| -> Result<Option<String>, DecodeError> {
+            let Some(field) = field else { return Ok(None) };
+            Ok(field_json(field, row.before.as_ref(), format)?.map(json_text))
         };
-        let (before, after) = (json(&row.before)?, json(&row.after)?);
-        let is_update = row.before.is_some() && row.after.is_some();
+        let old = row.before.as_ref().and_then(|image| image.field(index));
+        let new = row.after.as_ref().and_then(|image| image.field(index));
+        let (before, after) = (json(&old)?, json(&new)?);
+        let changes = match (&after, &new) {
+            (None, Some(new)) => field_changes_json(new)?.map(json_text),
+            _ => None,
+        };
         // A missing column in the image means that the column did not change.
-        let is_unchanged = is_update && (after.is_none() || before == after);
-        if is_unchanged || (before.is_none() && after.is_none()) {
+        let is_unchanged = is_update && changes.is_none() && (after.is_none() || before == after);
+        if is_unchanged || (before.is_none() && after.is_none() && changes.is_none()) {
             continue;
         }
         let name = column.name.as_deref().map(|name| String::from_utf8_lossy(name).into_owned());
         let column = name.unwrap_or_else(|| format!("@{}", index + 1));
-        values.push(HistoryValue { column, before, after });
+        values.push(HistoryValue { column, before, after, changes });
     }
     Ok(values)
+}
+
+fn json_text(json: Vec<u8>) -> String {
+    String::from_utf8_lossy(&json).into_owned()
 }

@@ -312,6 +312,20 @@ pub(crate) fn field_json(
     Ok(Some(out))
 }
 
+/// Returns the changes of a partially updated JSON column as JSON; `None` for other values, and without a change.
+pub(crate) fn field_changes_json(field: &RowField<'_, '_>) -> Result<Option<Vec<u8>>, DecodeError> {
+    if !field.is_partial() {
+        return Ok(None);
+    }
+    let Value::JsonChanges(changes) = field.value()? else { return Ok(None) };
+    if changes.iter().next().is_none() {
+        return Ok(None);
+    }
+    let mut out = Vec::new();
+    put_changes(&mut out, &changes).map_err(|error| error.within(field.offset()))?;
+    Ok(Some(out))
+}
+
 fn put_quoted(out: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>)) {
     out.push(b'"');
     put(out);

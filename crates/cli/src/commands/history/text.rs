@@ -64,7 +64,10 @@ fn shortened(text: &str) -> Cow<'_, str> {
 }
 
 fn value(value: &HistoryValue) -> String {
-    let HistoryValue { column, before, after } = value;
+    let HistoryValue { column, before, after, changes } = value;
+    if let Some(changes) = changes {
+        return format!("{column} changes: {}", shortened(changes));
+    }
     let (before, after) = (before.as_deref().map(shortened), after.as_deref().map(shortened));
     match (before, after) {
         (Some(before), Some(after)) => format!("{column}: {before} → {after}"),
