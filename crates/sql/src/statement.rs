@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use binlog::events::{Query, StatusVar};
-use binlog::sql_mode::ANSI_QUOTES;
+use binlog::sql_mode::{ANSI_QUOTES, effective_modes};
 use binlog::{Charset, Collation, Flavour};
 
 use crate::ddl::DdlStatement;
@@ -176,18 +176,18 @@ pub fn executed_statement(sql: &[u8], sql_mode: u64, flavour: Flavour) -> Cow<'_
     }
 }
 
-/// Returns the bits of `sql_mode` with which a logged statement was run.
-pub fn query_sql_mode(query: &Query<'_>) -> u64 {
+/// Returns the bits of `sql_mode` with which a server of this flavour has run a logged statement.
+pub fn query_sql_mode(query: &Query<'_>, flavour: Flavour) -> u64 {
     let mode = query.status.iter().flatten().find_map(|variable| match variable {
         StatusVar::SqlMode(bits) => Some(bits),
         _ => None,
     });
-    mode.unwrap_or(0)
+    effective_modes(mode.unwrap_or(0), flavour)
 }
 
 /// Returns a logged statement as the server that logged it has executed it, parsed as DDL.
 pub fn query_ddl(query: &Query<'_>, flavour: Flavour) -> DdlStatement {
-    let sql_mode = query_sql_mode(query);
+    let sql_mode = query_sql_mode(query, flavour);
     let sql = executed_statement(query.sql, sql_mode, flavour);
     let words = SqlWords::parse(&query_text(&Query { sql: &sql, ..*query }, flavour), sql_mode);
     words.map_or(DdlStatement::Unknown, |words| DdlStatement::parse(&words))

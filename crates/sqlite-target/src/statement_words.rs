@@ -1,5 +1,6 @@
 //! Words of a definition's text.
 
+use binlog::sql_mode::effective_modes;
 use binlog::{Charset, Collation};
 use replay::SourceStatement;
 use sql::{SqlWords, decode_statement, executed_statement};
@@ -9,7 +10,7 @@ pub(crate) fn statement_words(statement: &SourceStatement) -> Option<SqlWords> {
     let flavour = statement.context.flavour();
     let client = statement.context.charset.map(|[client, ..]| client);
     // The server replaces invalid characters by question marks.
-    let sql_mode = statement.context.sql_mode.unwrap_or(0);
+    let sql_mode = effective_modes(statement.context.sql_mode.unwrap_or(0), flavour);
     let sql = executed_statement(&statement.sql, sql_mode, flavour);
     let text = decode_statement(&sql, client, flavour).replace(char::REPLACEMENT_CHARACTER, "?");
     let words = SqlWords::parse(&text, sql_mode)?;

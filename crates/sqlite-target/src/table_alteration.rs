@@ -517,7 +517,8 @@ fn fill_values(
 
 fn unknown_values(table: &QualifiedName, column: &str) -> TargetFailure {
     TargetFailure::refused(format!(
-        "the values of the new column {column} in existing rows of {}.{} are unknown: the server computes them",
+        "the values of the new column {column} in existing rows of {}.{} are unknown: the server computes them, or \
+         bintide does not know this form of the default",
         table.0, table.1
     ))
 }

@@ -113,7 +113,7 @@ fn definition_of(query: &Query<'_>, flavour: Flavour) -> Option<(DdlVerb, DdlSta
 
 /// Returns the statement as the server has executed it.
 pub(crate) fn executed_sql<'q>(query: &Query<'q>, flavour: Flavour) -> Cow<'q, [u8]> {
-    executed_statement(query.sql, query_sql_mode(query), flavour)
+    executed_statement(query.sql, query_sql_mode(query, flavour), flavour)
 }
 
 /// Applies a DDL statement to the definitions; returns the changes.
@@ -140,7 +140,7 @@ pub(crate) fn apply_ddl(
     let database = String::from_utf8_lossy(query.database);
     let charset = server.map(|collation| collation.charset().name());
     let may_be_idle = !has_xid && logs_ddl_xids(format);
-    let sql_mode = query_sql_mode(query);
+    let sql_mode = query_sql_mode(query, format.flavour);
     let ambient = DdlContext { database: &database, sql_mode, charset, may_have_no_effect: may_be_idle };
     definitions.apply_statement(&query_text(query, format.flavour), ambient)
 }

@@ -616,6 +616,24 @@ fn alterations_of_mariadb_in_two_phases_are_executed_once() -> Result<()> {
     )?;
     let failing = "alter table d.t add column r int, add constraint c check (id < 1)";
     ensure!(source.sql(failing).is_err(), "the server has executed {failing}");
+    has_one_equal_table(&source)
+}
+
+/// With `sql_mode=ORACLE`, MariaDB's DATE has a time, a BLOB is a LONGBLOB, and a NUMBER is a DOUBLE.
+#[test]
+fn types_of_oracle_are_those_of_the_source() -> Result<()> {
+    let source = Launch::of(TestPackage::MariaDb11_8).options(["--binlog-format=ROW"]).start()?;
+    source.sql(
+        "create database d; use d; set sql_mode = 'ORACLE';
+         create table t (id int primary key, day date, data blob, n number, d number(5,2), v varchar2(5), r raw(3));
+         insert into t values (1, '2024-01-02 03:04:05', repeat('a', 70000), 1.5, 2.25, 'text', 'raw');
+         alter table t add column later date default '2024-02-03 04:05:06'; update t set n = 2.5",
+    )?;
+    has_one_equal_table(&source)
+}
+
+/// Replays a server's logs to a new file, and compares its only table with the server's.
+fn has_one_equal_table(source: &TestServer) -> Result<()> {
     let directory = TempDir::new()?;
     let target = format!("sqlite:{}", directory.path().join("copy.db").display());
     let server = format!("mysql://root@127.0.0.1:{}/", source.port());

@@ -1,6 +1,6 @@
 //! Definition of a column: type, default, character set and keys.
 
-use binlog::sql_mode::REAL_AS_FLOAT;
+use binlog::sql_mode::{ORACLE, REAL_AS_FLOAT};
 
 use crate::ddl::table_definition::{ForeignKeyDefinition, parse_references, take_charset, take_collation};
 use crate::quote::parse_hex;
@@ -87,7 +87,7 @@ pub enum DefaultClause {
 }
 
 /// Synonyms of type names.
-const TYPE_ALIASES: [(&str, &str); 29] = [
+const TYPE_ALIASES: [(&str, &str); 31] = [
     ("bool", "tinyint"),
     ("boolean", "tinyint"),
     ("int1", "tinyint"),
@@ -116,8 +116,13 @@ const TYPE_ALIASES: [(&str, &str); 29] = [
     ("long varchar", "mediumtext"),
     ("long varbinary", "mediumblob"),
     ("clob", "longtext"),
+    ("number", "decimal"),
+    ("raw", "varbinary"),
     ("geomcollection", "geometrycollection"),
 ];
+
+/// Types of MariaDB with `sql_mode=ORACLE`, and their names without it.
+const ORACLE_TYPES: [(&str, &str); 2] = [("date", "datetime"), ("blob", "longblob")];
 
 /// Text types, and the corresponding types in the character set `binary`.
 const BINARY_TYPES: [(&str, &str); 6] = [
@@ -132,8 +137,11 @@ const BINARY_TYPES: [(&str, &str); 6] = [
 impl ColumnTypeDefinition {
     /// Parses a type, with its arguments and attributes.
     pub fn parse(words: &mut SqlWords) -> Option<Self> {
-        let name = parse_type_name(words)?;
+        let mut name = parse_type_name(words)?;
         let arguments = parse_arguments(words)?;
+        if name == "number" && arguments.is_empty() && words.sql_mode() & ORACLE != 0 {
+            name = "double".to_owned();
+        }
         let mut parsed = Self { name, arguments, is_unsigned: false, is_zerofill: false, is_byte: false };
         loop {
             if words.take("UNSIGNED") {
@@ -286,6 +294,11 @@ fn parse_type_name(words: &mut SqlWords) -> Option<String> {
     let mut name = name.to_ascii_lowercase();
     if name == "real" && words.sql_mode() & REAL_AS_FLOAT != 0 {
         name = "float".to_owned();
+    }
+    if words.sql_mode() & ORACLE != 0
+        && let Some((_, own)) = ORACLE_TYPES.iter().find(|(oracle, _)| *oracle == name)
+    {
+        name = (*own).to_owned();
     }
     for more in ["VARYING", "VARBINARY", "PRECISION"] {
         if (more != "VARBINARY" || name == "long") && words.take(more) {

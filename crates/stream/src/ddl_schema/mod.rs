@@ -897,6 +897,22 @@ mod tests {
     }
 
     #[test]
+    fn types_of_oracle_depend_on_the_sql_mode() {
+        let check = |sql_mode: u64, expected: [&str; 4]| {
+            let mut definitions = DdlSchema::default();
+            let ambient = DdlContext { database: "d", sql_mode, ..DdlContext::default() };
+            let sql = "create table t (a date, b blob, c number, d number(5,2))";
+            definitions.apply_statement(sql, ambient);
+            let columns = definitions.table("d", "t").unwrap().columns.iter();
+            assert_eq!(columns.map(|column| column.data_type.as_str()).collect::<Vec<_>>(), expected);
+            let saved = DdlSchema::parse(&definitions.to_string());
+            assert_eq!(saved, definitions);
+        };
+        check(0, ["date", "blob", "decimal", "decimal"]);
+        check(binlog::sql_mode::ORACLE, ["datetime", "longblob", "double", "decimal"]);
+    }
+
+    #[test]
     fn rare_spellings_of_types() {
         let check = |column_type: &str, expected: &str| {
             let mut definitions = DdlSchema::default();
