@@ -26,7 +26,7 @@
 //! | end waits for pipes and standard input when a program is to stop | [`set_stop_check`] |
 //! | convert a thread's panic into an error | [`ThreadPanic`] |
 //! | lock a value that a panic cannot leave inconsistent | [`lock`](lock()) |
-//! | get the present time | [`now_us`] |
+//! | get the present time | [`now_us`], [`now_s`] |
 //!
 //! A transaction payload too large for memory is read in pieces: [`LargePayload`].
 //!
@@ -133,5 +133,5 @@ pub use crate::transaction_cutter::{
     CutError, LogSegment, SegmentContent, TakeSegment, TransactionCutter, WholeTransaction,
     read_events_within,
 };
-pub use crate::unix_time::now_us;
+pub use crate::unix_time::{now_s, now_us};
 pub use crate::waiting_reader::{is_wait_stopped, set_stop_check};

@@ -186,10 +186,8 @@ impl LogReceiver {
 
     /// Waits for the next event. Returns false if a sync ended first.
     fn wait(&mut self, source: &mut LiveSource, store: &mut StoreWriter) -> Result<bool, Disconnect> {
-        if source.is_at_end() {
-            self.monitor.set_caught_up();
-        }
         loop {
+            self.monitor.set_caught_up(source.is_caught_up());
             let waited = match store.sync_signal() {
                 Some(signal) => source.wait_briefly_or(signal),
                 None => source.wait_briefly(),

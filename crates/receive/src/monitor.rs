@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use binlog::{EventFormat, RawEvent};
 use inspect::stats::CompressionCounter;
-use logs::{LogError, StoreEnd, StoreWriter, lock, now_us};
+use logs::{LogError, StoreEnd, StoreWriter, lock, now_s, now_us};
 use rewrite::RewriteTally;
 use servers::ServerAddress;
 use wire::SourceFacts;
@@ -258,9 +258,9 @@ impl ReceiveMonitor {
         self.stats.figures().network_bytes += bytes;
     }
 
-    /// Records that the source has no event that is not received.
-    pub(crate) fn set_caught_up(&self) {
-        self.stats.figures().is_caught_up = true;
+    /// Records whether the source is known to have no event that is not received.
+    pub(crate) fn set_caught_up(&self, is_caught_up: bool) {
+        self.stats.figures().set_caught_up(is_caught_up, now_s());
     }
 
     pub(crate) fn count_acknowledgement(&self) {
@@ -279,9 +279,4 @@ impl ReceiveMonitor {
             self.reporter.progress(&self.stats);
         }
     }
-}
-
-/// Returns the time in seconds since 1970.
-fn now_s() -> i64 {
-    i64::try_from(now_us() / 1_000_000).unwrap_or(i64::MAX)
 }

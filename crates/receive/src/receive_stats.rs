@@ -42,6 +42,8 @@ pub struct ReceiveStats {
     pub is_connected: bool,
     /// Set if all events of the source are known to be received.
     pub is_caught_up: bool,
+    /// Local time at which they were last known to be received, in seconds since 1970.
+    pub caught_up_s: Option<i64>,
     /// Set while the disk is full.
     pub is_full: bool,
     /// Current log of the source; empty before the first event.
@@ -71,6 +73,14 @@ impl ReceiveStats {
         self.stored_position = end.next;
     }
 
+    /// Records whether all events of the source are known to be received.
+    pub(crate) fn set_caught_up(&mut self, is_caught_up: bool, now_s: i64) {
+        self.is_caught_up = is_caught_up;
+        if is_caught_up {
+            self.caught_up_s = Some(now_s);
+        }
+    }
+
     /// Counts a stored event that starts at `position` in the source's log.
     pub(crate) fn count_event(&mut self, event: &RawEvent<'_>, position: u64, format: Option<&EventFormat>) {
         let size = event.bytes().len() as u64;
@@ -86,15 +96,18 @@ impl ReceiveStats {
         self.transactions += u64::from(begins_transaction(event.event_type()));
     }
 
-    /// Returns the age of the last event by the source's clock; 0 if all events are known to be received, `None` before
-    /// the first event.
+    /// Returns 0 if all events are known to be received. Otherwise returns the age of the last event by the source's
+    /// clock, or, if that is less, the time since all events were known to be received; `None` before the first event.
     pub fn lag_s(&self, now_s: i64) -> Option<u64> {
         if self.has_everything() {
             return Some(0);
         }
-        let last = self.last_s.filter(|last| *last > 0)?;
         let source_now_s = now_s.saturating_add(self.ahead_s);
-        Some(u64::try_from(source_now_s.saturating_sub(i64::from(last))).unwrap_or_default())
+        let last = self.last_s.filter(|last| *last > 0);
+        let age_s = last.map(|last| source_now_s.saturating_sub(last.into()));
+        let unknown_s = self.caught_up_s.map(|since| now_s.saturating_sub(since));
+        let lag_s = age_s.into_iter().chain(unknown_s).min()?;
+        Some(u64::try_from(lag_s).unwrap_or_default())
     }
 
     /// Returns whether a source is connected and has no event that is not received.
@@ -134,5 +147,16 @@ mod tests {
         assert_eq!(figures.lag_s(1000), None);
         figures.is_connected = true;
         assert_eq!(figures.lag_s(1000), Some(0));
+    }
+
+    #[test]
+    fn lag_is_at_most_the_time_since_all_events_were_received() {
+        let mut figures = ReceiveStats { last_s: Some(100), is_connected: true, ..ReceiveStats::default() };
+        figures.set_caught_up(true, 1000);
+        assert_eq!(figures.lag_s(1005), Some(0));
+        figures.set_caught_up(false, 1012);
+        assert_eq!(figures.lag_s(1012), Some(12));
+        figures.last_s = Some(1008);
+        assert_eq!(figures.lag_s(1012), Some(4));
     }
 }

@@ -1,9 +1,9 @@
 //! Live binary log of a server.
 
-use binlog::server_error::ACCESS_DENIED_ERROR;
 use std::os::fd::BorrowedFd;
-use std::time::{SystemTime, UNIX_EPOCH};
 
+use binlog::server_error::ACCESS_DENIED_ERROR;
+use logs::now_s;
 use wire::{
     AckRequest, PositionGaps, ReplicaConversation, ReplicaEnd, ReplicaOptions, ReplicaStart, ReplicaStep,
     SemiSync, SemiSyncAck, SourceEvent, SourceFacts, StreamReader, WireError,
@@ -12,7 +12,7 @@ use wire::{
 use crate::error::ConnectionError;
 use crate::server_address::ServerAddress;
 use crate::server_link::{ANSWER_SIZE_MAX, LinkOptions, ServerLink};
-use crate::source_end::SourceEnd;
+use crate::source_end::{HeartbeatArrival, SourceEnd};
 
 /// Live binary log of a server: verified events in order, with their positions in the source's files.
 pub struct LiveSource {
@@ -20,9 +20,6 @@ pub struct LiveSource {
     conversation: ReplicaConversation,
     reader: StreamReader,
     end: ReplicaEnd,
-    /// Position of the last heartbeat, if no event has followed. While the source skips events, its heartbeats have
-    /// different positions; two in a row with the same position mean that it has no more events.
-    heartbeat_position: Option<u64>,
     source_end: SourceEnd,
 }
 
@@ -60,7 +57,7 @@ impl LiveSource {
         replica_options: ReplicaOptions,
     ) -> Result<Self, ConnectionError> {
         let mut link = ServerLink::open(address, link_options)?;
-        let end = replica_options.end;
+        let (end, heartbeat) = (replica_options.end, replica_options.heartbeat);
         let gaps = match replica_options.start {
             ReplicaStart::Position { .. } => PositionGaps::None,
             ReplicaStart::Gtids { .. } | ReplicaStart::MariadbGtids { .. } => PositionGaps::Skipped,
@@ -89,8 +86,8 @@ impl LiveSource {
             link.packet_stream.packets.ignore_sequence();
         }
         let reader = StreamReader::new(conversation.source().checksum, gaps);
-        let source_end = SourceEnd::new(conversation.source().clock_s, now_s());
-        Ok(Self { link, conversation, reader, end, heartbeat_position: None, source_end })
+        let source_end = SourceEnd::new(conversation.source().clock_s, now_s(), heartbeat);
+        Ok(Self { link, conversation, reader, end, source_end })
     }
 
     /// Returns the source's version and settings.
@@ -122,11 +119,11 @@ impl LiveSource {
         self.link.packet_stream.read_ready_packet()
     }
 
-    /// Returns whether the source is known to have no newer events than those received: it has sent a heartbeat since
-    /// the last event, or the last event was new when it arrived. If no event has arrived, but this is false, events
-    /// may be delayed.
-    pub const fn is_at_end(&self) -> bool {
-        self.source_end.is_reached()
+    /// Returns whether the source is known to have no newer events than those received: it has sent a heartbeat at
+    /// the end of the last event, or the last event was new when it arrived. If no event has arrived, but this is
+    /// false, events may be delayed.
+    pub fn is_caught_up(&self) -> bool {
+        self.source_end.is_reached(now_s())
     }
 
     /// Waits up to a tenth of a second for the next event. Returns whether it has arrived.
@@ -157,22 +154,23 @@ impl LiveSource {
     pub fn next(&mut self) -> Result<Option<LiveEvent<'_>>, ConnectionError> {
         match self.conversation.read(self.link.packet_stream.next()?)? {
             ReplicaStep::Event(packet) => {
+                // A heartbeat moves the reader over skipped events.
+                let received_end = self.reader.position();
                 let arrival = self.reader.read(packet.event)?;
-                let mut heartbeat_position = None;
+                let mut is_repeated = false;
                 match &arrival {
                     SourceEvent::Heartbeat { position } => {
-                        heartbeat_position = Some(*position);
-                        self.source_end.take_heartbeat();
+                        let heartbeat =
+                            HeartbeatArrival { position: *position, received_end, now_s: now_s() };
+                        is_repeated = self.source_end.take_heartbeat(heartbeat);
                     }
                     SourceEvent::Event { event, .. } => {
                         self.source_end.take_event(event.header().timestamp, now_s());
                     }
                     SourceEvent::File { .. } | SourceEvent::Format { .. } | SourceEvent::Artificial(_) => {}
                 }
-                let before = std::mem::replace(&mut self.heartbeat_position, heartbeat_position);
                 // MySQL 5.6.14 waits for new events even if the log was requested only up to its end.
-                let is_at_end = before.is_some() && before == heartbeat_position;
-                if self.end == ReplicaEnd::LastEvent && is_at_end {
+                if self.end == ReplicaEnd::LastEvent && is_repeated {
                     return Ok(None);
                 }
                 Ok(Some(LiveEvent { arrival, acknowledge: packet.acknowledge }))
@@ -200,12 +198,6 @@ impl LiveSource {
         ack.encode(&mut payload);
         self.link.packet_stream.send(&payload)
     }
-}
-
-/// Returns the time in seconds since 1970.
-fn now_s() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
 
 /// Adds the missing privilege to the error: servers report a missing privilege with the same error as a wrong password.

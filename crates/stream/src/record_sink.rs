@@ -273,15 +273,15 @@ impl RecordSink {
         }
     }
 
-    /// Lets a broker handle its connections while there are no records. Returns whether it must be called regularly.
+    /// Lets a broker handle its connections while there are no records.
     ///
     /// # Errors
     ///
     /// Fails if a commit has failed.
-    pub fn poll(&mut self) -> io::Result<bool> {
+    pub fn poll(&mut self) -> io::Result<()> {
         match &mut self.target {
-            SinkTarget::Bytes(_) => Ok(false),
-            SinkTarget::Broker(broker) => broker.poll(&mut self.progress).map(|()| true),
+            SinkTarget::Bytes(_) => Ok(()),
+            SinkTarget::Broker(broker) => broker.poll(&mut self.progress),
         }
     }
 

@@ -93,8 +93,12 @@ fn check_hidden_lag(server: &TestServer, command: &[&str], lag: &str) -> Result<
     proxy.mend();
     wait_until("readiness", || Ok(get(port, "/readyz").is_ok_and(|answer| answer.status == 200)))?;
     let text = scraped(&address)?;
-    ensure!(Regex::new(&format!("\n{lag} 0"))?.is_match(&text), "{command:?}: {text}");
-    Ok(())
+    ensure!(Regex::new(&format!("\n{lag} 0(\\.0)?\n"))?.is_match(&text), "{command:?}: {text}");
+    // The server's events no longer arrive, and nor do its heartbeats.
+    proxy.cut(CutMode::Silence);
+    wait_until(&format!("{}: the lag of a silent network", command[0]), || {
+        Ok(scraped(&address).is_ok_and(|text| behind.is_match(&text)))
+    })
 }
 
 /// A source whose next events are delayed is not taken for a source without newer events.

@@ -5,12 +5,12 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use logs::lock;
+use logs::{lock, now_s};
 use receive::{ReceiveNotice, ReceiveReporter, SharedReceiveStats};
 use tracing::{debug, info};
 
 use crate::commands::receive::notice_text::{error_with_causes, notice_level, notice_text};
-use crate::commands::receive::receive_metrics::{ReceiveFigures, now_s};
+use crate::commands::receive::receive_metrics::ReceiveFigures;
 use crate::commands::receive::stats_text;
 use crate::commands::stats;
 use crate::exit::{CommandResult, CommandVerdict};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use inspect::stats::CompressionRow;
-use jiff::Timestamp;
+use logs::now_s;
 use receive::{ReceiveStats, SharedReceiveStats};
 
 use crate::commands::receive::archiving_state::{ArchivingFigures, ArchivingState};
@@ -26,11 +26,6 @@ impl ReceiveFigures {
         let archiving = archiving.figures();
         Self { stats: stats.read(ReceiveStats::clone), archiving, now_s: now_s(), elapsed }
     }
-}
-
-/// Returns the time in seconds since 1970.
-pub(super) fn now_s() -> i64 {
-    Timestamp::now().as_second()
 }
 
 /// Row of the table.

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use logs::now_s;
 use receive::{ReceiveStats, SharedReceiveStats};
 
 use crate::commands::receive::ReceiveDisplay;
 use crate::commands::receive::archiving_state::ArchivingState;
-use crate::commands::receive::receive_metrics::{RECEIVE_METRICS, ReceiveFigures, now_s};
+use crate::commands::receive::receive_metrics::{RECEIVE_METRICS, ReceiveFigures};
 use crate::metrics_registry::MetricsRegistry;
 use crate::service_state::ServiceState;
 

@@ -4,13 +4,12 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use binlog::ZstdLevel;
 use inspect::stats::{CompressionRow, CompressionType, LogType};
 #[cfg(feature = "archive")]
-use logs::Store;
-use logs::lock;
+use logs::{Store, lock, now_s};
 use receive::{ReceiveControl, SharedReceiveStats};
 use relay::{
     CompressionCounters, CountedTransaction, SourceChange, UpstreamControl, UpstreamError, UpstreamStatus,
@@ -65,7 +64,6 @@ impl ArchivedDirectory {
 
 impl UpstreamControl for ReceivedLogs {
     fn status(&self) -> UpstreamStatus {
-        let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
         let address = self.source();
         let mut status = self.stats.read(|stats| UpstreamStatus {
             sources: self.sources().iter().map(ServerAddress::endpoint).collect(),
@@ -77,7 +75,7 @@ impl UpstreamControl for ReceivedLogs {
             server_id: stats.source.server_id,
             server_uuid: stats.source.server_uuid.clone(),
             gtid_mode: stats.source.gtid_mode.clone(),
-            lag_s: stats.lag_s(i64::try_from(now_s).unwrap_or(i64::MAX)),
+            lag_s: stats.lag_s(now_s()),
             transactions: stats.transactions,
             bytes: stats.bytes,
             error: stats.source.last_error.as_ref().map(|error| UpstreamError {

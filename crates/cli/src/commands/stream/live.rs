@@ -321,18 +321,12 @@ fn save_while_idle(
     output: &mut RecordSink,
 ) -> Result<ControlFlow<()>, StreamDisconnect> {
     while !source.has_more()? {
-        if source.is_at_end() {
-            live.figures.set_caught_up();
-        }
+        live.figures.set_caught_up(source.is_caught_up());
         advance_snapshots(live, source, streamer, output)?;
         let failed = |error: io::Error| StreamDisconnect::Failed(failed(error.into()));
         output.save().map_err(failed)?;
-        let has_work = live.heartbeats.is_some() || live.incremental.is_some();
-        if !output.poll().map_err(failed)? && !output.has_unread_marks() && !has_work {
-            break;
-        }
-        // Continue without an event: the reader may take records; brokers, heartbeats and snapshots may be due.
-        // Answers of the snapshots' reader wait for the end of a transaction.
+        output.poll().map_err(failed)?;
+        // Wait only briefly: the reader may take records; brokers, heartbeats and snapshots may be due. Answers of the snapshots' reader wait for the end of a transaction.
         let is_between = streamer.open_transaction().is_none() && output.is_between_transactions();
         let snapshots = live.incremental.as_ref().filter(|_| is_between);
         let waited = match snapshots.and_then(IncrementalSnapshots::wake) {

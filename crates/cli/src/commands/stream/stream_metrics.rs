@@ -3,8 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use jiff::Timestamp;
-use logs::lock;
+use logs::{lock, now_s};
 use stream::{ResumePosition, SnapshotProgress};
 
 use crate::http_site::HttpSite;
@@ -36,6 +35,8 @@ struct StreamFigures {
     event_s: Option<u32>,
     /// Set if all events that the source has sent were processed.
     is_caught_up: bool,
+    /// Time at which they were last known to be processed, in seconds since 1970.
+    caught_up_s: Option<i64>,
     /// Log of the last transaction; empty before the first.
     log: String,
     /// End position of the last transaction in its log.
@@ -261,9 +262,13 @@ impl SharedStreamFigures {
         }
     }
 
-    /// Records that the source has no event that is not processed.
-    pub(super) fn set_caught_up(&self) {
-        self.figures().is_caught_up = true;
+    /// Records whether the source is known to have no event that is not processed.
+    pub(super) fn set_caught_up(&self, is_caught_up: bool) {
+        let mut figures = self.figures();
+        figures.is_caught_up = is_caught_up;
+        if is_caught_up {
+            figures.caught_up_s = Some(now_s());
+        }
     }
 
     /// Counts a transaction that ends at this position.
@@ -337,7 +342,7 @@ impl SharedStreamFigures {
     }
 
     fn present(&self) -> StreamFigures {
-        let (now_s, kafka) = (Timestamp::now().as_second(), self.kafka());
+        let (now_s, kafka) = (now_s(), self.kafka());
         StreamFigures { now_s, kafka, ..self.figures().clone() }
     }
 
@@ -387,13 +392,14 @@ impl StreamFigures {
         Err(format!("the source is not connected{why}"))
     }
 
-    /// Returns the age of the last event; 0 if the source has no newer event, `None` before the first event.
+    /// Returns 0 if the source has no newer event. Otherwise returns the age of the last event, or, if that is less, the
+    /// time since the source had no newer event; `None` before the first event.
     fn lag(&self) -> Option<Duration> {
         if self.is_caught_up {
             return Some(Duration::ZERO);
         }
-        let age_s = self.now_s - i64::from(self.event_s?);
-        Some(Duration::from_secs(u64::try_from(age_s).unwrap_or_default()))
+        let newest_s = self.event_s.map(i64::from).max(self.caught_up_s)?;
+        Some(Duration::from_secs(u64::try_from(self.now_s - newest_s).unwrap_or_default()))
     }
 
     fn summary(&self) -> String {
@@ -432,6 +438,13 @@ mod tests {
         check(Some(990), false, Some(10));
         check(Some(990), true, Some(0));
         check(Some(1005), false, Some(0));
+        let silent = StreamFigures {
+            event_s: Some(100),
+            caught_up_s: Some(988),
+            now_s: 1000,
+            ..StreamFigures::default()
+        };
+        assert_eq!(silent.lag(), Some(Duration::from_secs(12)));
     }
 
     #[test]
