@@ -1,6 +1,6 @@
 //! Filters of a list: by server, transaction, database, table, and row values.
 
-use binlog::events::Rows;
+use binlog::events::{ExecuteLoadQuery, Query, Rows};
 use binlog::{DecodeError, Event, EventFormat, Table, TransactionVerb};
 use logs::GtidSelection;
 use sql::TableSelection;
@@ -81,9 +81,9 @@ impl EventSelection {
                 context.tables.map(map)?;
                 Ok(self.conditions.is_empty() && self.tables.selects(map.database, map.table))
             }
-            Event::Query(query) => Ok(!self.filters_rows() && self.selects_query(query.database, query.sql)),
-            Event::ExecuteLoadQuery(load) => {
-                Ok(!self.filters_rows() && self.selects_query(load.query.database, load.query.sql))
+            Event::Query(query) | Event::ExecuteLoadQuery(ExecuteLoadQuery { query, .. }) => {
+                let is_transaction_statement = TransactionVerb::of(query.sql) != TransactionVerb::Other;
+                Ok(self.selects_statement(query) || is_transaction_statement && !self.filters_rows())
             }
             _ => match event.rows() {
                 Some(rows) => {
@@ -95,9 +95,9 @@ impl EventSelection {
         }
     }
 
-    /// Returns whether a statement passes. Transaction statements pass for any database.
-    fn selects_query(&self, database: &[u8], sql: &[u8]) -> bool {
-        self.tables.selects_statement(database) || TransactionVerb::of(sql) != TransactionVerb::Other
+    /// Returns whether a statement passes because of its default database.
+    pub(crate) fn selects_statement(&self, query: &Query<'_>) -> bool {
+        !self.filters_rows() && self.tables.selects_statement(query.database)
     }
 
     /// Returns whether the selection filters by row values.

@@ -8,7 +8,8 @@ mod summary_piece;
 
 use std::sync::Arc;
 
-use binlog::{DecodeError, Event, EventRole};
+use binlog::events::ExecuteLoadQuery;
+use binlog::{DecodeError, Event, EventRole, TransactionVerb};
 
 pub(crate) use self::summary_builder::{HEADER_LINE, SummaryBuilder, SummaryFormat};
 use self::summary_piece::{EventRowCount, OuterEvent, PayloadFacts, StartStamps, SummaryPiece};
@@ -63,6 +64,7 @@ impl ListOutput for SummaryPieces<'_> {
             start: start.map(Box::new),
             payload,
             rows: self.change(context, located, event)?,
+            is_selected_statement: self.is_selected_statement(event),
             size: located.header.size,
             error: None,
         });
@@ -83,6 +85,7 @@ impl ListOutput for SummaryPieces<'_> {
             start: None,
             payload: None,
             rows: None,
+            is_selected_statement: false,
             size: located.header.size,
             error: Some(Box::new(error)),
         });
@@ -123,6 +126,14 @@ impl SummaryPieces<'_> {
             id: context.id,
             is_selected: self.select.selects_server(located) && self.select.selects_transaction(context),
         })
+    }
+
+    /// Returns whether a statement other than those of transactions passes the filter by database.
+    fn is_selected_statement(&self, event: &Event<'_>) -> bool {
+        let (Event::Query(query) | Event::ExecuteLoadQuery(ExecuteLoadQuery { query, .. })) = event else {
+            return false;
+        };
+        TransactionVerb::of(query.sql) == TransactionVerb::Other && self.select.selects_statement(query)
     }
 
     /// Counts the event's rows that pass the filters.

@@ -107,6 +107,10 @@ fn transactions_are_chosen() {
     let (included, ..) = dump(&format!("--include-gtids={gtid}"), sample);
     assert_eq!((code, &text), (0, &included));
     assert_eq!(text.matches("SET @@SESSION.GTID_NEXT= '5").count(), 1);
+    assert_eq!(lines("--json --transactions --database=none", sample).len(), 0);
+    let of_database = lines("--json --transactions --database=gtids", sample);
+    let is_definition = |line: &Value| line["kind"] == "statement";
+    assert!(of_database.iter().any(is_definition) && !of_database.iter().all(is_definition));
     let with_rows = lines("--json --transactions --table=gtids.t", sample);
     assert!(!with_rows.is_empty() && with_rows.len() < all.len());
 }

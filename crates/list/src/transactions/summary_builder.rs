@@ -49,6 +49,8 @@ struct TransactionSummary {
     /// Size of the events inside the transaction's payload, in bytes.
     inner_size: u64,
     tables: RowCountsByTable,
+    /// True if the transaction has a statement that passes the filter by database.
+    has_selected_statement: bool,
     error: Option<Box<DecodeError>>,
 }
 
@@ -134,14 +136,14 @@ impl<'s> SummaryBuilder<'s> {
         summary.inner_events += 1;
         summary.inner_size += u64::from(piece.size);
         summary.kind = kind_of_last(piece.role);
-        summary.add_rows(piece.rows, piece.error);
+        summary.add_changes(piece);
     }
 
     fn write(&self, summary: &mut TransactionSummary, out: &mut Vec<u8>) {
         summary.tables.flush_last();
-        let has_rows = !summary.tables.counts.is_empty();
-        let wants_rows = self.select.filters_rows() || !self.select.tables.selects_all();
-        if !summary.first.is_selected || (wants_rows && !has_rows) {
+        let has_selected = !summary.tables.counts.is_empty() || summary.has_selected_statement;
+        let is_filtered = self.select.filters_rows() || !self.select.tables.selects_all();
+        if !summary.first.is_selected || (is_filtered && !has_selected) {
             return;
         }
         match self.shape {
@@ -178,6 +180,7 @@ impl TransactionSummary {
             inner_events: 0,
             inner_size: 0,
             tables: RowCountsByTable::default(),
+            has_selected_statement: false,
             error: None,
         }
     }
@@ -186,19 +189,20 @@ impl TransactionSummary {
         self.end = outer.end;
         self.size += u64::from(piece.size);
         self.events += 1;
-        if let Some(start) = piece.start {
+        if let Some(start) = &piece.start {
             (self.clock, self.stamps) = (start.clock, start.stamps);
         }
         self.payload = self.payload.or(piece.payload);
-        self.add_rows(piece.rows, piece.error);
+        self.add_changes(piece);
     }
 
-    fn add_rows(&mut self, change: Option<EventRowCount>, error: Option<Box<DecodeError>>) {
-        if let Some(change) = change {
+    fn add_changes(&mut self, piece: SummaryPiece) {
+        if let Some(change) = piece.rows {
             self.tables.add(&change);
         }
+        self.has_selected_statement |= piece.is_selected_statement;
         if self.error.is_none() {
-            self.error = error;
+            self.error = piece.error;
         }
     }
 

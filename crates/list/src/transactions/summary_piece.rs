@@ -14,6 +14,8 @@ pub(crate) struct SummaryPiece {
     pub(crate) start: Option<Box<StartStamps>>,
     pub(crate) payload: Option<PayloadFacts>,
     pub(crate) rows: Option<EventRowCount>,
+    /// True for a statement that passes the filter by database.
+    pub(crate) is_selected_statement: bool,
     /// Size of the event, in bytes.
     pub(crate) size: u32,
     /// Error, if the event cannot be decoded.
