@@ -66,9 +66,9 @@ impl SearchedTable<'_> {
     /// Returns whether the statement contains the name of the table, or of its database if it can drop that. Stored
     /// functions can change tables that the statement does not name.
     fn may_be_named(&self, query: &Query<'_>) -> bool {
-        contains(query.sql, self.table)
+        may_contain(query.sql, self.table)
             || match first_word(query.sql).as_str() {
-                "DROP" => contains(query.sql, self.database),
+                "DROP" => may_contain(query.sql, self.database),
                 "SELECT" | "CALL" => true,
                 _ => false,
             }
@@ -150,8 +150,10 @@ fn is_same(name: &[u8], other: &[u8]) -> bool {
     name.eq_ignore_ascii_case(other)
 }
 
-fn contains(text: &[u8], name: &[u8]) -> bool {
-    !name.is_empty() && text.windows(name.len()).any(|part| part.eq_ignore_ascii_case(name))
+/// Returns whether a statement may contain a name. A quotation mark in the name is doubled in a quoted name.
+fn may_contain(sql: &[u8], name: &[u8]) -> bool {
+    let is_part = |part: &[u8]| part.eq_ignore_ascii_case(name);
+    !name.is_empty() && (name.contains(&b'`') || name.contains(&b'"') || sql.windows(name.len()).any(is_part))
 }
 
 #[cfg(test)]
@@ -247,6 +249,22 @@ mod tests {
         let identity = [RowCondition::new(condition).unwrap()];
         let table =
             SearchedTable { database: b"shop", table: b"orders", identity: &identity, has_one_definition };
+        check_table(table, sql, expected);
+    }
+
+    #[test]
+    fn names_with_quotation_marks_are_found() {
+        let identity = [RowCondition::new("id=1").unwrap()];
+        let table =
+            SearchedTable { database: b"a`b", table: b"x`y", identity: &identity, has_one_definition: false };
+        check_table(table, "truncate table `a``b`.`x``y`", true);
+        check_table(table, "update `a``b`.`x``y` set v = 1", true);
+        check_table(table, "drop database `a``b`", true);
+        check_table(table, "truncate table `a``b`.`other`", false);
+    }
+
+    #[track_caller]
+    fn check_table(table: SearchedTable<'_>, sql: &str, expected: bool) {
         let query = Query {
             thread_id: 1,
             exec_time: 0,
@@ -255,6 +273,6 @@ mod tests {
             database: b"shop",
             sql: sql.as_bytes(),
         };
-        assert_eq!(table.is_hidden_by(&query, 0, Flavour::MariaDb), expected, "{condition}: {sql}");
+        assert_eq!(table.is_hidden_by(&query, 0, Flavour::MariaDb), expected, "{:?}: {sql}", table.identity);
     }
 }
