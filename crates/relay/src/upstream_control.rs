@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use binlog::ZstdLevel;
 use wire::ServerError;
@@ -154,6 +155,8 @@ pub struct UpstreamStatus {
     pub bytes: u64,
     /// Error of the last connection attempt, if it failed.
     pub error: Option<UpstreamError>,
+    /// Time without events after which the source sends a heartbeat.
+    pub heartbeat_interval: Duration,
     /// Received heartbeats.
     pub heartbeats: u64,
     /// Time of the last heartbeat, in microseconds since 1970.

@@ -177,8 +177,8 @@ const ALL_LAST_COLUMNS: &[StatusColumn] = &[
     counted("Max_relay_log_size", "Max_relay_log_size", |_| SqlValue::UInt(1 << 30)),
     zero("Executed_log_entries", "Executed_log_entries"),
     counted("Slave_received_heartbeats", "Slave_received_heartbeats", |state| state.status.heartbeats.into()),
-    column("Slave_heartbeat_period", "Slave_heartbeat_period", SqlColumnKind::Double, |_| {
-        SqlValue::Double(HEARTBEAT_PERIOD_S)
+    column("Slave_heartbeat_period", "Slave_heartbeat_period", SqlColumnKind::Double, |state| {
+        SqlValue::Double(state.status.heartbeat_interval.as_secs_f64())
     }),
     same("Gtid_Slave_Pos", |state| state.mariadb_gtids.as_str().into()),
 ];
@@ -189,8 +189,6 @@ const fn same(name: &'static str, value: StatusReader) -> StatusColumn {
 
 /// Longest pause between attempts to connect, in seconds.
 const RETRY_MAX_S: u64 = 30;
-/// Heartbeat interval that the receiver requests, in seconds.
-const HEARTBEAT_PERIOD_S: f64 = 15.0;
 
 pub(super) fn replica_status(
     statement: &mut SqlStatement<'_>,

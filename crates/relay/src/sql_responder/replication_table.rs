@@ -52,6 +52,7 @@ pub(super) fn connection_configuration(context: &VariableContext<'_>) -> TableRe
             "HOST" => status.host.as_str().into(),
             "PORT" => SqlValue::UInt(status.port.into()),
             "USER" => status.user.as_str().into(),
+            "HEARTBEAT_INTERVAL" => SqlValue::Double(status.heartbeat_interval.as_secs_f64()),
             "SOURCE_CONNECTION_AUTO_FAILOVER" => has_failover.into(),
             _ => SqlValue::Null,
         }

@@ -195,6 +195,7 @@ fn of_address(address: &ServerAddress) -> UpstreamStatus {
         host,
         port: address.port,
         user: address.user.clone(),
+        heartbeat_interval: address.heartbeat_interval(),
         tls: UpstreamTls {
             is_allowed: tls.mode > SslMode::Disabled,
             is_verified: tls.mode >= SslMode::VerifyIdentity,
