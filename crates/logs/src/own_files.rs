@@ -23,8 +23,11 @@ pub fn private_options() -> OpenOptions {
 /// Permissions and durability of a file that [`replace_file`] writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileAccess {
-    /// Owner, group and permissions of the replaced file; a new file is accessible to owner and group. Synced to disk.
+    /// Permissions of the replaced file and, if the process may set them, its owner and group; a new file is accessible
+    /// to owner and group. Synced to disk.
     Private,
+    /// As `Private`, but an error if the process may not set owner and group.
+    SameOwner,
     /// Accessible to the owner only. Synced to disk.
     OwnerOnly,
     /// Readable by all users. Not synced, for files that are often replaced.
@@ -52,10 +55,15 @@ fn write_unfinished(new: &Path, path: &Path, content: &[u8], access: FileAccess)
     let mode = if access == FileAccess::Shared { 0o666 } else { 0o640 };
     let mut file = private_options().mode(mode).write(true).truncate(true).open(new)?;
     match access {
-        FileAccess::Private => {
+        FileAccess::Private | FileAccess::SameOwner => {
             if let Ok(before) = fs::metadata(path) {
                 // Changing the owner may remove permissions.
-                keep_owner(&file, &before)?;
+                match keep_owner(&file, &before) {
+                    Err(error) if access == FileAccess::SameOwner => return Err(error),
+                    // Others than root may still set the group to one of their own.
+                    Err(_) => drop(fchown(&file, None, Some(before.gid()))),
+                    Ok(()) => {}
+                }
                 file.set_permissions(before.permissions())?;
             }
         }
@@ -240,12 +248,12 @@ mod tests {
         );
     }
 
+    /// Only root may give a file to another user, so only root sees the owner change.
     #[test]
     fn owners_of_replaced_files_stay() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("list.txt");
         fs::write(&path, "one").unwrap();
-        // Only root may give a file to another user.
         let is_root = chown(&path, Some(4711), Some(4712)).is_ok();
         let before = fs::metadata(&path).unwrap();
         replace_file(&path, b"two", FileAccess::Private).unwrap();

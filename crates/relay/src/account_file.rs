@@ -161,7 +161,7 @@ impl AccountFile {
         let _lock = lock.ok_or_else(|| AccountFileError::Locked { path: self.path.clone() })?;
         let text = edit(self.read_text()?)?;
         self.parse(&text)?;
-        replace_file(&path, text.as_bytes(), FileAccess::Private).map_err(self.io("replace"))
+        replace_file(&path, text.as_bytes(), FileAccess::SameOwner).map_err(self.io("replace"))
     }
 
     fn read_text(&self) -> Result<String, AccountFileError> {
