@@ -30,12 +30,12 @@ pub(crate) fn statement_failure(
     context: &SessionVariables,
     target: Flavour,
 ) -> TargetFailure {
-    if context.check_constraint_checks == Some(0) {
+    if context.check_constraint_checks == Some(0) && error.code() == Some(CHECK_CONSTRAINT_VIOLATED) {
         return unchecked_change_failure(error);
     }
     let failure = server_failure(error);
     let is_lenient = context.sql_if_exists == Some(1) && target == Flavour::MySql;
-    if !is_lenient || failure.kind != TargetFailureKind::Refused {
+    if !is_lenient || !failure.code.is_some_and(is_missing) {
         return failure;
     }
     explained(
@@ -45,10 +45,26 @@ pub(crate) fn statement_failure(
     )
 }
 
+/// Returns true for errors about something that does not exist.
+fn is_missing(code: u16) -> bool {
+    const DATABASE: u16 = 1008;
+    const DROPPED_TABLE: u16 = 1051;
+    const COLUMN: u16 = 1054;
+    const DROPPED_COLUMN_OR_KEY: u16 = 1091;
+    const TABLE: u16 = 1146;
+    const ROUTINE: u16 = 1305;
+    const TRIGGER: u16 = 1360;
+    const ACCOUNT: u16 = 1396;
+    const EVENT: u16 = 1539;
+    [DATABASE, DROPPED_TABLE, COLUMN, DROPPED_COLUMN_OR_KEY, TABLE, ROUTINE, TRIGGER, ACCOUNT, EVENT]
+        .contains(&code)
+}
+
+/// MySQL's error; MariaDB has another number, and the variable.
+const CHECK_CONSTRAINT_VIOLATED: u16 = 3819;
+
 /// Returns the failure of a change that the source made with `check_constraint_checks=0`.
 pub(crate) fn unchecked_change_failure(error: ConnectionError) -> TargetFailure {
-    /// MySQL's error; MariaDB has another number, and the variable.
-    const CHECK_CONSTRAINT_VIOLATED: u16 = 3819;
     let failure = server_failure(error);
     if failure.code != Some(CHECK_CONSTRAINT_VIOLATED) {
         return failure;
@@ -127,6 +143,9 @@ mod tests {
             Flavour::MySql,
             Some("(error 1051). The source ran this statement with sql_if_exists=1,"),
         );
+        check(1064, &lenient, Flavour::MySql, None);
+        let both = SessionVariables { check_constraint_checks: Some(0), ..lenient.clone() };
+        check(1091, &both, Flavour::MySql, Some("The source ran this statement with sql_if_exists=1,"));
         check(1051, &lenient, Flavour::MariaDb, None);
         check(1205, &lenient, Flavour::MySql, None);
     }
