@@ -278,7 +278,8 @@ impl LogEvents<'_> {
     fn gtid(&self, size: u64) -> Result<GtidEvent<'static>, EncodeError> {
         let number = i64::from(self.transactions);
         let (major, minor, patch) = self.format.version_numbers();
-        let version = 10_000 * major + 100 * minor + patch;
+        let version =
+            major.saturating_mul(10_000).saturating_add(minor.saturating_mul(100)).saturating_add(patch);
         let has = |first: (u32, u32, u32)| (major, minor, patch) >= first;
         let stamps = CommitStamps {
             immediate_commit_us: self.identity.time_us,

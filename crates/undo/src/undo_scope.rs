@@ -1,7 +1,7 @@
 //! Scope of an undo, and the statements outside of it.
 
 use binlog::TransactionVerb;
-use sql::ddl::{DdlStatement, NamedTable, NewTable};
+use sql::ddl::{DdlStatement, ExistingTablePolicy, NamedTable, NewTable};
 use sql::{SqlWords, StatementKind, TableSelection, classify_statement, first_word, is_account_statement};
 
 /// Scope of an undo: the rows whose changes are undone. Only row changes have an inverse, so a statement within the
@@ -53,10 +53,13 @@ impl UndoScope<'_> {
     }
 }
 
-/// Returns the new table of a `CREATE TABLE … SELECT`.
+/// Returns the table of a `CREATE TABLE … SELECT`, or of MariaDB's `CREATE OR REPLACE TABLE`, which drops its rows.
 fn filled_table(sql: &[u8]) -> Option<NamedTable> {
     match DdlStatement::parse(&SqlWords::parse(&String::from_utf8_lossy(sql), 0)?) {
-        DdlStatement::CreateTable { name, content: NewTable::Query, .. } => Some(name),
+        DdlStatement::CreateTable { name, exists, content } => {
+            let changes_rows = exists == ExistingTablePolicy::Replace || matches!(content, NewTable::Query);
+            changes_rows.then_some(name)
+        }
         _ => None,
     }
 }
@@ -89,6 +92,8 @@ mod tests {
         check("d.t", "CREATE TABLE t AS SELECT 1 AS id", false);
         check("d.t", "CREATE TABLE t (id INT) SELECT 1 AS id", false);
         check("d.u", "CREATE TABLE t AS SELECT * FROM u", true);
+        check("d.t", "CREATE OR REPLACE TABLE t (id INT)", false);
+        check("d.u", "CREATE OR REPLACE TABLE t (id INT)", true);
         check("d.t", "CREATE VIEW t AS SELECT 1 AS id", true);
         check("", "GRANT SELECT ON *.* TO a", false);
         check("d.t", "GRANT SELECT ON *.* TO a", true);
