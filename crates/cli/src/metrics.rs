@@ -94,21 +94,26 @@ fn unusable_reason(path: &Path) -> Option<&'static str> {
     match fs::metadata(&target) {
         Ok(found) if found.is_dir() => Some("it is a directory"),
         Ok(found) if !found.is_file() => Some("it is not a regular file"),
-        // Without a file name, the option would take a log after it as the file.
+        // If the name of the file is forgotten, the next argument, often a log, is taken for it.
         Ok(_) if starts_as_log(&target) => Some("it is a binary log"),
         _ if !parent_of(&target).is_dir() => Some("its directory does not exist"),
         _ => None,
     }
 }
 
-/// Returns the file to which a symbolic link points, also if only the last link of a chain has no file yet; otherwise
-/// the path itself. The link remains when its target is replaced.
+/// Returns the file to which a chain of symbolic links leads, also if that file does not exist yet; for other files, the
+/// path itself. The links remain when their target is replaced.
 fn link_target(path: &Path) -> PathBuf {
-    match (fs::canonicalize(path), fs::read_link(path)) {
-        (Ok(target), _) => target,
-        (Err(_), Ok(target)) => parent_of(path).join(target),
-        (Err(_), Err(_)) => path.to_owned(),
+    /// As in Linux.
+    const LINKS_MAX: usize = 40;
+    let mut target = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        match fs::read_link(&target) {
+            Ok(next) => target = parent_of(&target).join(next),
+            Err(_) => break,
+        }
     }
+    target
 }
 
 /// Writes the file, and starts a thread that replaces it at each interval until the sender is dropped.
@@ -167,11 +172,13 @@ mod tests {
     #[test]
     fn targets_of_links_are_replaced() {
         let directory = tempfile::tempdir().unwrap();
-        let [link, target] = ["link.prom", "bintide.prom"].map(|name| directory.path().join(name));
+        let [first, link, target] =
+            ["first.prom", "link.prom", "bintide.prom"].map(|name| directory.path().join(name));
+        symlink("link.prom", &first).unwrap();
         symlink("bintide.prom", &link).unwrap();
         for text in ["one", "two"] {
-            assert_eq!(unusable_reason(&link), None);
-            write(&link, text).unwrap();
+            assert_eq!(unusable_reason(&first), None);
+            write(&first, text).unwrap();
             assert_eq!(fs::read_to_string(&target).unwrap(), text);
         }
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
