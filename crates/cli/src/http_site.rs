@@ -82,7 +82,7 @@ impl HttpSite {
             (Some(lag_max), Some(lag)) if lag > lag_max => {
                 Err(format!("the lag is {}, the limit {}", duration(lag), duration(lag_max)))
             }
-            (Some(_), None) if self.state.has_source() => Err("the lag is not known yet".to_owned()),
+            (Some(_), None) if self.state.has_source() => Err("the lag is unknown".to_owned()),
             _ => Ok(()),
         }
     }
@@ -454,7 +454,7 @@ mod tests {
             assert!(site.is_started());
         };
         check(Some(60), None, Ok(()));
-        check(None, Some(30), Err("the lag is not known yet"));
+        check(None, Some(30), Err("the lag is unknown"));
         check(Some(30), Some(30), Ok(()));
         check(Some(60), Some(30), Err("the lag is 1 min 0 s, the limit 30.0 s"));
         assert!(!site(Err("no source"), None).is_started());
