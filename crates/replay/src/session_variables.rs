@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use binlog::events::{OptionFlag, Query, StatusVar};
 use binlog::{Collation, Flavour};
 use sql::quote::quote_time_zone;
+use sql::{first_word, temporary_table_change};
 
 /// Session variables that a statement or row changes depend on, as the source logged them. A variable that was not
 /// logged is `None`, or has the value that the server does not log.
@@ -49,6 +50,12 @@ pub struct SessionVariables {
     pub charset_collations: Option<Vec<[u16; 2]>>,
 }
 
+/// Returns whether a statement of MariaDB needs the source's `explicit_defaults_for_timestamp`. MariaDB logs it with all
+/// statements, but MySQL refuses to set it within a transaction, where temporary tables can be created.
+fn depends_on_explicit_timestamp(sql: &[u8]) -> bool {
+    matches!(first_word(sql).as_str(), "CREATE" | "ALTER") && temporary_table_change(sql).is_none()
+}
+
 /// Value that the server writes for a variable that it does not log.
 const NOT_LOGGED: u8 = u8::MAX;
 
@@ -62,9 +69,7 @@ impl SessionVariables {
         for variable in query.status.iter().map_while(Result::ok) {
             context.set(variable);
         }
-        // MariaDB logs it with all statements. MySQL logs it with those that depend on it, and refuses to set it within
-        // a transaction.
-        if is_mariadb && !matches!(sql::first_word(query.sql).as_str(), "CREATE" | "ALTER") {
+        if is_mariadb && !depends_on_explicit_timestamp(query.sql) {
             context.explicit_timestamp = None;
         }
         context
@@ -329,5 +334,7 @@ mod tests {
         assert!(changes(Some(&plain), &collated).ends_with(set));
         let of_insert = context_of_statement(b"insert into t values (1)", &EXPLICIT, Flavour::MariaDb);
         assert_eq!((of_insert.explicit_timestamp, of_insert.check_constraint_checks), (None, Some(1)));
+        let temporary = b"create or replace temporary table t (a timestamp)";
+        assert_eq!(context_of_statement(temporary, &EXPLICIT, Flavour::MariaDb).explicit_timestamp, None);
     }
 }

@@ -251,7 +251,10 @@ fn mariadb_to_mysql_ends_equal() -> Result<()> {
         let source = source(&launch, &[])?;
         source.sql(TYPES)?;
         source.sql("use d; create table j (id int primary key, j json); insert into j values (1, '{\"a\": [1, 2.5]}');
-            xa start 'x'; insert into n (id) values (72); xa end 'x'; xa prepare 'x'; xa commit 'x'; flush binary logs")?;
+            xa start 'x'; insert into n (id) values (72); xa end 'x'; xa prepare 'x'; xa commit 'x';
+            set binlog_format = statement; begin; insert into n (id) values (73);
+            create temporary table own (a timestamp, id int); insert into own values (now(), 74);
+            insert into n (id) select id from own; commit; flush binary logs")?;
         let target = target("--skip-log-bin")?;
         let first =
             replay(&source.binlogs()?, address(&target, "root")?, ApplyAs::Auto, CommitOrder::Strict)?;
