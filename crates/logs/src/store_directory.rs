@@ -132,7 +132,7 @@ fn refuse_foreign(directory: &Path) -> Result<(), LogError> {
 pub(crate) fn is_log(path: &Path) -> bool {
     LogName::of(path).is_some()
         && starts_as_log(path)
-        && !has_at_most_log_start(path).is_ok_and(|is_so| is_so)
+        && !has_at_most_log_start(path).is_ok_and(|is_start| is_start)
 }
 
 /// Returns whether the file is an index with at least one line. A store whose first log could not be created leaves an

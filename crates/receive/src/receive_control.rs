@@ -28,8 +28,8 @@ struct ControlState {
     /// True if there are requests. Atomic, because it is read for each event.
     has_requests: AtomicBool,
     requests: Mutex<Vec<PurgeRequest>>,
-    /// Number of the last request.
-    last_request: AtomicU64,
+    /// Number of the next request.
+    next_request: AtomicU64,
     first_needed: Mutex<Vec<FirstLogFinder>>,
     first_read_as_is: Mutex<Option<FirstLogFinder>>,
     /// Level at which closed logs are compressed; 0 to leave them as they are.
@@ -103,7 +103,7 @@ impl ReceiveControl {
 
     fn purge_before_within(&self, log: &str, timeout: Duration) -> Result<usize, ControlError> {
         let (answer, answered) = channel();
-        let number = self.0.last_request.fetch_add(1, Ordering::Relaxed);
+        let number = self.0.next_request.fetch_add(1, Ordering::Relaxed);
         lock(&self.0.requests).push(PurgeRequest { number, log: log.to_owned(), answer });
         self.0.has_requests.store(true, Ordering::Release);
         if let Ok(result) = answered.recv_timeout(timeout) {

@@ -117,9 +117,9 @@ impl LogReceiver {
 
     /// Adds the requested position to an error of the source that refuses it.
     pub(crate) fn explain_error(&self, error: ConnectionError, store: &StoreWriter) -> Disconnect {
-        let is_replaced = error.to_string().contains(SAME_REPLICA);
+        let has_shared_identity = error.to_string().contains(SAME_REPLICA);
         match (error.code(), store.store_end()) {
-            (Some(SOURCE_FATAL_ERROR_READING_BINLOG), _) if is_replaced => {
+            (Some(SOURCE_FATAL_ERROR_READING_BINLOG), _) if has_shared_identity => {
                 Disconnect::Failed(ReceiveError::SharedIdentity(error))
             }
             (Some(SOURCE_FATAL_ERROR_READING_BINLOG), Some(end)) => {
