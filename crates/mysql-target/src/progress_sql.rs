@@ -17,9 +17,9 @@ pub(crate) const CREATE_PROGRESS_TABLE: [&str; 2] = [
     "CREATE TABLE IF NOT EXISTS `bintide`.`progress` (
        stream INT NOT NULL PRIMARY KEY COMMENT '1; with --commit-order any one row per session, united when the next replay starts',
        gtids LONGTEXT CHARACTER SET ascii NOT NULL COMMENT 'applied GTIDs, in addition to gtid_executed',
-       log VARBINARY(4096) COMMENT 'transactions without GTIDs: all applied up to this log',
-       position BIGINT UNSIGNED COMMENT 'and this position in it',
-       beyond LONGTEXT CHARACTER SET ascii NOT NULL COMMENT 'and those that start at these later positions',
+       log VARBINARY(4096) COMMENT 'log up to which all transactions without GTIDs are applied',
+       position BIGINT UNSIGNED COMMENT 'position in log up to which all transactions without GTIDs are applied',
+       beyond LONGTEXT CHARACTER SET ascii NOT NULL COMMENT 'start positions of applied transactions beyond that position',
        intent LONGTEXT CHARACTER SET ascii COMMENT 'a statement that commits implicitly: started, not yet recorded as done',
        sessions INT NOT NULL COMMENT 'number of sessions in use',
        source INT UNSIGNED COMMENT 'server_id of the server that wrote the logs',
