@@ -283,8 +283,8 @@ fn the_keyring_setting_applies_to_all_commands() {
 fn options_of_all_commands_have_one_variable() {
     let log = sample("rotation/binlog.000006");
     let output = bintide(&["stats", "--rows", &log], &[("BINTIDE_STATS_LOG_LEVEL", "debug")]);
-    let expected = "bintide: ignored BINTIDE_STATS_LOG_LEVEL: unknown setting (--log-level is set for all commands: \
-                    BINTIDE_LOG_LEVEL); see Settings in `bintide --help`\n";
+    let expected = "bintide: ignored BINTIDE_STATS_LOG_LEVEL: unknown setting (BINTIDE_LOG_LEVEL sets \
+                    --log-level for all commands); see Settings in `bintide --help`\n";
     assert_eq!((text(&output.stderr).as_str(), output.status.code()), (expected, Some(0)));
 }
 

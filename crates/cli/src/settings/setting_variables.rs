@@ -45,7 +45,7 @@ pub(crate) fn unknown_variables(command: &Command) -> Vec<UnknownVariable> {
             commands.any(|command| variable_name(Some(command), long) == name)
         };
         if let Some(long) = general.iter().find(is_of_command) {
-            return format!(" (--{long} is set for all commands: {})", variable_name(None, long));
+            return format!(" ({} sets --{long} for all commands)", variable_name(None, long));
         }
         let letters = name.len() - VARIABLE_PREFIX.len();
         suggestion(nearest_name(name, letters, known.iter().map(String::as_str)))
