@@ -186,7 +186,7 @@ fn is_interruption(error: &anyhow::Error) -> bool {
 }
 
 /// Returns whether a log cannot be read, in contrast to a damaged log.
-fn is_unreadable(error: &anyhow::Error) -> bool {
+pub(crate) fn is_unreadable(error: &anyhow::Error) -> bool {
     let cause = match (error.downcast_ref(), error.downcast_ref(), error.downcast_ref()) {
         (Some(inspect::InspectError::Log(cause)), ..) | (_, Some(rewrite::RewriteError::Read(cause)), _) => {
             Some(cause)

@@ -55,6 +55,33 @@ fn compressed_mariadb_events_stay_compressed_with_a_warning() {
 }
 
 #[test]
+fn no_log_is_replaced_if_one_cannot_be_read() {
+    let _alone = alone();
+    let directory = directory(&["types.binlog"]);
+    let encrypted = fs::read_dir(sample("encrypted")).unwrap().map(|entry| entry.unwrap().path());
+    let encrypted = encrypted.filter(|path| path.to_str().unwrap().contains(".0")).min().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    fs::rename(path("types.binlog"), path("binlog.000001")).unwrap();
+    let before = fs::read(path("binlog.000001")).unwrap();
+    fs::write(path("binlog.index"), "./binlog.000001\n./binlog.000002\n").unwrap();
+    let check = |args: &[&str], expected: &str| {
+        let output = bintide(&directory, args);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
+        assert!(said.contains(expected), "{args:?}: {said}");
+        assert!(fs::read(path("binlog.000001")).unwrap() == before, "{args:?}");
+    };
+    let missing = "binlog.000002 does not exist, but ./binlog.index names it";
+    for args in [&["compress", "."][..], &["decompress", "."]] {
+        check(args, missing);
+    }
+    fs::copy(encrypted, path("binlog.000002")).unwrap();
+    check(&["compress", "."], "binlog.000002 is encrypted");
+    check(&["compress", "--output", "new", "."], "binlog.000002 is encrypted");
+    assert!(fs::read_dir(path("new")).unwrap().next().is_none());
+}
+
+#[test]
 fn the_log_that_receive_continues_is_skipped() {
     let _alone = alone();
     let directory = directory(&["types.binlog", "json.binlog"]);

@@ -20,7 +20,7 @@ use rewrite::{
 };
 use tracing::{error, warn};
 
-use crate::exit::{CommandFailure, CommandResult, CommandVerdict, ErrorAdvice};
+use crate::exit::{CommandFailure, CommandResult, CommandVerdict, ErrorAdvice, is_unreadable};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
 use crate::json_document::write_document;
@@ -137,6 +137,12 @@ struct LogRewrite {
     end: RewriteEnd,
 }
 
+impl LogRewrite {
+    const fn is_written(&self) -> bool {
+        matches!(&self.end, RewriteEnd::Rewritten(file) if matches!(file.outcome, RewriteOutcome::Written))
+    }
+}
+
 enum RewriteEnd {
     Rewritten(Box<FileReport>),
     /// A server still writes to the log.
@@ -180,6 +186,7 @@ pub(super) const MEMORY_DEFAULT: u64 = 300_000_000;
 fn run(action: RewriteAction, inputs: &LogArgs, common: &RewriteArgs, global: &GlobalArgs) -> CommandResult {
     common.temporary.limit();
     let found = inputs.find_logs()?;
+    found.check_indexes()?;
     let files = files(&found)?;
     let plan = plan(action, &files, common)?;
     let targets = targets(&files, common)?;
@@ -188,6 +195,7 @@ fn run(action: RewriteAction, inputs: &LogArgs, common: &RewriteArgs, global: &G
     refuse_running(&files, &targets, common)?;
     let newest = newest_received(&files, &targets)?;
     let job = RewriteRun { action, plan, common, found: &found, newest };
+    job.check_inputs(&files, &targets)?;
     let mut progress = ByteProgress::new(global, found.bytes_total);
     let (mut bytes_done, mut all) = (0, Vec::new());
     let count = files.len() as u64;
@@ -211,13 +219,21 @@ fn run(action: RewriteAction, inputs: &LogArgs, common: &RewriteArgs, global: &G
                         units::counted(count - number, "further log")
                     );
                 }
-                return Err(failure);
+                return Err(if all.iter().any(LogRewrite::is_written) { aborted(failure) } else { failure });
             }
         }
         bytes_done += size;
     }
     drop(progress);
     print(&all, common, global)
+}
+
+/// Returns the failure of a run that has already written a log: its exit code does not say that the work did not start.
+fn aborted(failure: CommandFailure) -> CommandFailure {
+    match failure {
+        CommandFailure::NotStarted(error) | CommandFailure::Failed(error) => CommandFailure::Aborted(error),
+        other => other,
+    }
 }
 
 fn create_output(common: &RewriteArgs) -> Result<(), CommandFailure> {
@@ -405,6 +421,31 @@ fn has_other_names(_: &Path) -> bool {
 }
 
 impl RewriteRun<'_> {
+    /// Refuses logs that cannot be read, for example without a key, before the first log is replaced. The work itself
+    /// reports damage.
+    fn check_inputs(
+        &self,
+        files: &[(&InputLocation, &PathBuf)],
+        targets: &[PathBuf],
+    ) -> Result<(), CommandFailure> {
+        for (&(location, path), target) in files.iter().zip(targets) {
+            let Err(error) = self.read_format(location) else { continue };
+            if is_unreadable(&error) && !self.is_skipped_unread(path, target) {
+                return Err(CommandFailure::NotStarted(error));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether the log is skipped without reading it.
+    fn is_skipped_unread(&self, path: &Path, target: &Path) -> bool {
+        let is_skipped = match is_same_file(path, target) {
+            true => logs::find_writer(path) == logs::WriterPresence::Open,
+            false => target.exists(),
+        };
+        is_skipped && !self.common.dry_run
+    }
+
     fn rewrite_log(
         &self,
         location: &InputLocation,
@@ -521,7 +562,7 @@ impl RewriteRun<'_> {
         Ok(self.read_format(location)?.is_some_and(|format| format.flavour == Flavour::MariaDb))
     }
 
-    fn read_format(&self, location: &InputLocation) -> Result<Option<Arc<EventFormat>>, CommandFailure> {
+    fn read_format(&self, location: &InputLocation) -> Result<Option<Arc<EventFormat>>, anyhow::Error> {
         let mut reader = self.found.open(location).map_err(add_advice)?;
         reader.next_event().map_err(add_advice)?;
         Ok(reader.format().cloned())
