@@ -72,7 +72,7 @@ fn no_log_is_replaced_if_one_cannot_be_read() {
         assert!(fs::read(path("binlog.000001")).unwrap() == before, "{args:?}");
     };
     let missing = "binlog.000002 does not exist, but ./binlog.index names it";
-    for args in [&["compress", "."][..], &["decompress", "."]] {
+    for args in [&["compress", "."][..], &["decompress", "."], &["advise", "."]] {
         check(args, missing);
     }
     fs::copy(encrypted, path("binlog.000002")).unwrap();

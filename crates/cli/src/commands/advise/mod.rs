@@ -208,6 +208,7 @@ fn measure(
     global: &GlobalArgs,
 ) -> Result<AdviseReport, CommandFailure> {
     let found = inputs.find_logs()?;
+    found.check_indexes()?;
     let sources = sources(&found, names)?;
     let mut levels = Vec::new();
     for level in &command.levels {
