@@ -56,7 +56,8 @@ Examples:
   In place:
       bintide decompress binlog.000012
 
-If the server wrote the log uncompressed, decompress restores it byte for byte.";
+If the server wrote the log uncompressed, decompress restores it byte for byte,
+except the format description after compress --upgrade-format.";
 
 /// Arguments of `bintide compress`.
 #[derive(Args, Debug)]
