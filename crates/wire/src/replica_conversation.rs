@@ -290,13 +290,13 @@ impl ReplicaConversation {
             (ReplicaStart::Gtids { .. }, Flavour::MariaDb) => {
                 return Err(WireError::UnsupportedStart {
                     flavour: "MariaDB",
-                    expected: "a file and position, or a GTID position such as 0-1-270",
+                    expected: "a GTID position such as 0-1-270",
                 });
             }
             (ReplicaStart::MariadbGtids { .. }, Flavour::MySql) => {
                 return Err(WireError::UnsupportedStart {
                     flavour: "MySQL",
-                    expected: "a file and position, or a GTID set",
+                    expected: "a GTID set such as 5ea5ca5e-0001-4000-8000-000000000001:1-4711",
                 });
             }
             (ReplicaStart::Position { position, .. }, Flavour::MariaDb)

@@ -335,12 +335,12 @@ fn unusable_sources_are_refused() {
     check(options(start()), Flavour::MySql, &[(Null, asks), (Null, no_number)]);
     let start = ReplicaStart::Gtids { set: Vec::new() };
     let error = ReplicaConversation::begin(options(start), session(Flavour::MariaDb)).map(drop).unwrap_err();
-    let expected = "unsupported start for a MariaDB source: use a file and position, \
-        or a GTID position such as 0-1-270";
+    let expected = "unsupported start for a MariaDB source: use a GTID position such as 0-1-270";
     assert_eq!(error.to_string(), expected);
     let start = ReplicaStart::MariadbGtids { state: String::new() };
     let error = ReplicaConversation::begin(options(start), session(Flavour::MySql)).map(drop).unwrap_err();
-    let expected = "unsupported start for a MySQL source: use a file and position, or a GTID set";
+    let expected = "unsupported start for a MySQL source: use a GTID set such as \
+        5ea5ca5e-0001-4000-8000-000000000001:1-4711";
     assert_eq!(error.to_string(), expected);
 }
 
