@@ -132,6 +132,17 @@ Tables
 }
 
 #[test]
+fn stats_of_mariadb_show_the_last_gtid_of_each_domain() {
+    let found = json(&["stats", "--json", "mariadb-gtids"]);
+    let last = found["gtids"]["domains"].as_str().expect("no text");
+    let domains: Vec<&str> = last.split(',').filter_map(|gtid| gtid.split('-').next()).collect();
+    assert_eq!(domains, ["1", "2", "4294967295"], "{last}");
+    assert_eq!((&found["gtids"]["set"], &found["gtids"]["anonymous"]), (&"".into(), &0.into()));
+    let expected = format!("GTIDs         last of each domain: {last}\n");
+    assert!(printed(&["stats", "mariadb-gtids"]).contains(&expected));
+}
+
+#[test]
 fn stats_as_json_have_the_same_values() {
     let report = json(&["stats", "--json", "--top", "1", "rotation"]);
     assert_eq!(report["totals"]["transactions"], 10);

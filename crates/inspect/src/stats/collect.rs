@@ -107,9 +107,11 @@ fn collect_in_pieces(
 
 fn gtids(whole: &mut ChunkTally, previous: Option<GtidSet>) -> GtidReport {
     let set = std::mem::take(&mut whole.tally.gtids).into_set();
+    let domains: Vec<String> = whole.tally.domains.values().map(ToString::to_string).collect();
     let gaps = previous.as_ref().map_or_else(|| set.gaps(), |previous| previous.union(&set).gaps());
     GtidReport {
         set: set.to_string(),
+        domains: domains.join(","),
         previous: previous.map(|previous| previous.to_string()),
         gaps: gaps.to_string(),
         anonymous: whole.tally.anonymous,

@@ -131,8 +131,10 @@ pub struct CommitSpan {
 /// GTIDs in the logs, and gaps.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct GtidReport {
-    /// GTIDs of the transactions in the logs.
+    /// GTIDs of MySQL's transactions in the logs.
     pub set: String,
+    /// Last GTID of each domain in the logs, for MariaDB.
+    pub domains: String,
     /// Previous GTIDs of the first log.
     pub previous: Option<String>,
     /// Missing GTIDs: neither in the logs nor before them, although larger numbers are.

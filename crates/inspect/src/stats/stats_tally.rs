@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use binlog::events::MariadbGtid;
 use binlog::{EventType, TransactionId};
 
 use super::breakdown::{BreakdownKind, BreakdownTally};
@@ -38,6 +39,8 @@ pub(crate) struct StatsTally {
     pub(crate) rate: CommitRate,
     pub(crate) compression: CompressionTotals,
     pub(crate) gtids: GtidCollector,
+    /// Last GTID of each domain of MariaDB.
+    pub(crate) domains: BTreeMap<u32, MariadbGtid>,
     pub(crate) largest: TopList<NotableTransaction>,
     pub(crate) longest: TopList<NotableTransaction>,
     pub(crate) span: Option<(u64, u64)>,
@@ -115,6 +118,7 @@ impl StatsTally {
             rate: CommitRate::default(),
             compression: CompressionTotals::default(),
             gtids: GtidCollector::default(),
+            domains: BTreeMap::new(),
             largest: TopList::new(top),
             longest: TopList::new(top),
             span: None,
@@ -163,6 +167,9 @@ impl StatsTally {
         );
         match open.id() {
             TransactionId::Gtid(gtid) => self.gtids.add(gtid),
+            TransactionId::Mariadb(gtid) => {
+                self.domains.insert(gtid.domain_id, gtid);
+            }
             TransactionId::Anonymous | TransactionId::Unsaid => self.anonymous += 1,
             _ => {}
         }
@@ -215,6 +222,7 @@ impl StatsTally {
         self.rate.merge(later.rate);
         self.compression.merge(later.compression);
         self.gtids.merge(later.gtids);
+        self.domains.extend(later.domains);
         let adopt = |mut highlight: NotableTransaction| {
             highlight.tables = highlight.tables.moved(table_indexes);
             highlight

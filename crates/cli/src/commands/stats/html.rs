@@ -8,6 +8,7 @@ use jiff::tz::TimeZone;
 
 use super::breakdown_rows::BreakdownTable;
 use super::compression_cells::{COMPRESSION_COLUMNS, compression_cells};
+use super::text::gtids_text;
 use crate::page::chart::{self, BarPart, ChartBar, ColumnChart};
 use crate::page::{common_directory, escaped, log_below, render_page, render_pairs, render_table};
 use crate::units::{bytes, bytes_of_two, count, counted, duration, share};
@@ -62,9 +63,9 @@ fn summary(report: &StatsReport, directory: &Path, zone: &TimeZone) -> String {
         ("before compression", bytes(totals.bytes_uncompressed)),
         ("Events", count(totals.events_uncompressed)),
         ("Rows", count(rows.total().rows)),
-        ("GTIDs", escaped(&report.gtids.set)),
+        ("GTIDs", escaped(&gtids_text(&report.gtids))),
     ];
-    if !report.is_selection {
+    if !report.gtids.set.is_empty() && !report.is_selection {
         values.push(("Gaps", escaped(&report.gtids.gaps)));
     }
     if let Some(span) = report.span {

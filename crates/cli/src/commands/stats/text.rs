@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use inspect::stats::{
-    CompressionRow, LogEnd, LogStats, LogTime, RowChangeCounts, SizeClass, StatsReport, TableAmounts,
-    TimeSeries, TransactionReport,
+    CompressionRow, GtidReport, LogEnd, LogStats, LogTime, RowChangeCounts, SizeClass, StatsReport,
+    TableAmounts, TimeSeries, TransactionReport,
 };
 use jiff::tz::TimeZone;
 
@@ -123,7 +123,7 @@ fn totals(report: &StatsReport, style: ReportStyle, zone: &TimeZone) -> String {
         line("", format!("{}; {}", duration(took), transaction_rate(totals.transactions, took)));
     }
     let or_none = |text: &str| if text.is_empty() { "none".to_owned() } else { text.to_owned() };
-    line("GTIDs", or_none(&report.gtids.set));
+    line("GTIDs", or_none(&gtids_text(&report.gtids)));
     if !report.gtids.set.is_empty() && !report.is_selection {
         line("gaps", or_none(&report.gtids.gaps));
     }
@@ -131,6 +131,16 @@ fn totals(report: &StatsReport, style: ReportStyle, zone: &TimeZone) -> String {
         line("without GTID", count(report.gtids.anonymous));
     }
     table_lines(&table)
+}
+
+/// Returns the GTID set of MySQL, the last GTID of each domain of MariaDB, or both.
+pub(super) fn gtids_text(gtids: &GtidReport) -> String {
+    let GtidReport { set, domains, .. } = gtids;
+    match (set.as_str(), domains.as_str()) {
+        (_, "") => set.clone(),
+        ("", _) => format!("last of each domain: {domains}"),
+        _ => format!("{set}; last of each domain: {domains}"),
+    }
 }
 
 fn size_line(report: &StatsReport) -> String {
