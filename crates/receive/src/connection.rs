@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use binlog::{EventFormat, Flavour, MAGIC, RawEvent};
+use binlog::{EventFormat, Flavour, MAGIC, RawEvent, ServerVersion};
 use logs::{AppendOutcome, LogStart, StoreWriter};
 use servers::{ConnectionError, LiveSource};
 use wire::{
@@ -54,6 +54,7 @@ impl LogReceiver {
         if self.has_others() && source.session().flavour == Flavour::MariaDb {
             return Err(Disconnect::Failed(ReceiveError::MariadbBesideOthers));
         }
+        self.check_version(&source.session().server_version)?;
         self.check_source(source.facts(), store, &routing)?;
         self.rotation.set_begun();
         self.record_semi_sync(source.facts());
@@ -346,6 +347,16 @@ impl LogReceiver {
                 Ok(EventRouting::Merged(MergedRouting { merge, next_uuid: None }))
             }
         }
+    }
+
+    /// Checks whether the server's logs can contain compressed transactions, if `--compress` is given.
+    fn check_version(&self, version: &str) -> Result<(), Disconnect> {
+        let is_compressing = self.settings.compress.is_some() && self.control.compression().is_some();
+        if is_compressing && ServerVersion::parse(version).is_mysql_before([8, 0, 20]) {
+            let version = version.to_owned();
+            return Err(Disconnect::Failed(ReceiveError::CompressOldSource { version }));
+        }
+        Ok(())
     }
 
     /// Checks the server's GTID mode and identity.

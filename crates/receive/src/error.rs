@@ -137,6 +137,15 @@ pub enum ReceiveError {
         "--compress needs a source with gtid_mode=ON, because positions in compressed logs differ from the source's"
     )]
     CompressWithoutGtids,
+    /// The source's logs cannot contain compressed transactions.
+    #[error(
+        "--compress needs a source of MySQL 8.0.20 or later, whose logs can contain compressed transactions; the source \
+         has version {version}"
+    )]
+    CompressOldSource {
+        /// Version of the source.
+        version: String,
+    },
     /// The source sent an event whose format is unknown.
     #[error("the source sent an event before the first format description")]
     EventBeforeFormat,

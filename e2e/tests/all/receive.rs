@@ -315,6 +315,20 @@ fn readers_need_the_key(server: &TestServer, directory: &Path, keyring: &str) ->
     Ok(())
 }
 
+/// A source whose logs cannot contain compressed transactions is refused at the start.
+#[test]
+fn sources_whose_logs_cannot_be_compressed_are_refused() -> Result<()> {
+    let server = Launch::of(TestPackage::Mysql5_7)
+        .options(["--server-id=1", "--gtid-mode=ON", "--enforce-gtid-consistency=ON"])
+        .start()?;
+    let directory = TempDir::new()?;
+    let ran = receive(server.port(), directory.path(), &["--stop-at-end", "--compress", "3"])?.output()?;
+    let expected = "--compress needs a source of MySQL 8.0.20 or later";
+    ensure!(ran.status.code() == Some(2) && stderr(&ran).contains(expected), "{ran:?}");
+    ensure!(stderr(&ran).contains("the source has version 5.7.22"), "{ran:?}");
+    receive_all(&server, directory.path(), &[]).map(drop)
+}
+
 /// A failed compression is retried, and the metrics report it.
 #[test]
 fn failed_compressions_are_retried() -> Result<()> {
