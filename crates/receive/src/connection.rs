@@ -60,7 +60,7 @@ impl LogReceiver {
         self.record_semi_sync(source.facts());
         let mut has_head = store.has_head()?;
         if has_head {
-            self.update_closed_logs();
+            self.update_closed_logs(None);
         }
         self.record_connected(source.facts());
         let (mut acks, mut counted, mut format) = (PendingAcks::default(), 0, None);
@@ -170,7 +170,7 @@ impl LogReceiver {
         self.sync(store)?;
         self.purge(store)?;
         self.start_compressor_if_needed();
-        self.update_closed_logs();
+        self.count_closed_log();
         Ok(())
     }
 

@@ -44,6 +44,7 @@ mod source_errors;
 mod source_rotation;
 mod source_status;
 mod start_point;
+mod unchanged_logs;
 
 pub use crate::compression_statistics::CompressionStatistics;
 pub use crate::error::{ReceiveError, ReceiveFailure, ResumeObstacle};

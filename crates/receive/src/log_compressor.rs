@@ -1,6 +1,6 @@
 //! Compresses the transactions of closed logs while `receive` runs.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::num::NonZeroUsize;
@@ -10,8 +10,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use binlog::EVENT_SIZE_MAX;
 use binlog::encryption::Keyring;
+use binlog::{EVENT_SIZE_MAX, ZstdLevel};
 use inspect::stats::{CompressionCounter, LogType};
 use logs::{LogReader, RewritePositions, Store, lock, positions_path, read_keyring};
 use rewrite::{
@@ -24,6 +24,7 @@ use crate::compression_queue::{CompressionQueue, QueueStep};
 use crate::monitor::SharedReceiveStats;
 use crate::receive_control::ReceiveControl;
 use crate::reporter::{ReceiveNotice, ReceiveReporter};
+use crate::unchanged_logs::UnchangedLogs;
 
 /// Maximum memory in bytes; a level may need more.
 const MEMORY_MAX: u64 = 100_000_000;
@@ -36,6 +37,7 @@ const CHUNK_SIZE: usize = 1 << 20;
 pub(crate) struct LogCompressor {
     directory: PathBuf,
     control: ReceiveControl,
+    stats: SharedReceiveStats,
     shared: Arc<CompressorShared>,
     thread: Option<JoinHandle<()>>,
 }
@@ -74,12 +76,17 @@ struct CompressionRequests {
     closed: Vec<PathBuf>,
     /// Closed logs in the index that stay as they are, because they were closed while there was no compression.
     left: HashSet<PathBuf>,
+    /// Transactions that this run received, as received, of closed logs that do not have their final form yet.
+    pending: HashMap<PathBuf, CompressionCounter>,
     end: Option<CompressorShutdown>,
 }
 
 impl CompressionRequests {
-    /// Sets the closed logs.
-    fn set_closed(&mut self, closed: Vec<PathBuf>) {
+    /// Sets the closed logs. `counted` has the transactions of the newest one, as received.
+    fn set_closed(&mut self, closed: Vec<PathBuf>, counted: Option<CompressionCounter>) {
+        if let Some((newest, counted)) = closed.last().cloned().zip(counted) {
+            self.pending.insert(newest, counted);
+        }
         self.left.retain(|log| closed.contains(log));
         self.closed = closed;
         self.closed.retain(|log| !self.left.contains(log));
@@ -94,6 +101,12 @@ impl CompressionRequests {
     /// Leaves all closed logs as they are.
     fn leave_all(&mut self) {
         self.left.extend(self.closed.drain(..));
+    }
+
+    /// Takes the transactions of logs that stay as they were received, or were purged.
+    fn take_settled(&mut self) -> Vec<CompressionCounter> {
+        let closed = &self.closed;
+        self.pending.extract_if(|log, _| !closed.contains(log)).map(|(_, counted)| counted).collect()
     }
 }
 
@@ -120,18 +133,22 @@ impl LogCompressor {
         let work =
             CompressionThread { setup, stats: stats.clone(), reporter, shared: Arc::clone(&shared), began };
         let thread = thread::Builder::new().name("compress".to_owned()).spawn(move || work.run())?;
-        stats.count_on_compression();
-        Ok(Self { directory, control, shared, thread: Some(thread) })
+        Ok(Self { directory, control, stats, shared, thread: Some(thread) })
     }
 
-    /// Reads the closed logs from the index, after a new log has begun.
-    pub(crate) fn update_closed_logs(&self) {
-        let Some(closed) = self.closed_logs() else { return };
+    /// Reads the closed logs from the index, after a new log has begun. `counted` has the transactions of the newest
+    /// closed log, as received, if they do not count as stored yet.
+    pub(crate) fn update_closed_logs(&self, counted: Option<CompressionCounter>) {
+        let Some(closed) = self.closed_logs() else {
+            counted.into_iter().for_each(|counted| self.stats.count_stored_log(counted));
+            return;
+        };
         let mut requests = self.shared.lock_requests();
-        requests.set_closed(closed);
+        requests.set_closed(closed, counted);
         if self.control.compression().is_none() {
             requests.leave_all();
         }
+        requests.take_settled().into_iter().for_each(|counted| self.stats.count_stored_log(counted));
         self.shared.changed.notify_all();
     }
 
@@ -184,8 +201,9 @@ impl CompressionThread {
         let mut waiting = CompressionQueue::default();
         // Report each error once, for any log, until a log is compressed successfully.
         let mut reported = HashSet::new();
+        let mut unchanged = UnchangedLogs::load(&self.setup.directory);
         while let Some(log) = self.wait_for_log(&mut waiting) {
-            let Some(error) = self.compress_if_needed(&log) else {
+            let Some(error) = self.compress_if_needed(&log, &mut unchanged) else {
                 waiting.mark_done(&log);
                 reported.clear();
                 continue;
@@ -201,15 +219,41 @@ impl CompressionThread {
         }
     }
 
-    /// Compresses a log if it exists and is not compressed yet. Returns the error on failure.
-    fn compress_if_needed(&self, log: &Path) -> Option<RewriteError> {
+    /// Compresses a log if it exists, is not compressed yet, and was not left unchanged by an earlier run. Returns the
+    /// error on failure.
+    fn compress_if_needed(&self, log: &Path, unchanged: &mut UnchangedLogs) -> Option<RewriteError> {
+        // Compression was switched off at this moment.
+        let level = self.setup.control.compression()?;
         match is_compressed(log) {
-            Ok(true) => return None,
-            Ok(false) => {}
+            Ok(is_compressed) if is_compressed || unchanged.contains(log, level) => {
+                self.count_as_received(log);
+                return None;
+            }
+            Ok(_) => {}
             Err(error) => return Some(error.into()),
         }
-        // A missing log was purged in the meantime.
-        self.compress(log).err().filter(|_| log.exists())
+        match self.compress(log, level) {
+            Ok(RewriteOutcome::Unchanged) => {
+                let closed = self.shared.lock_requests().closed.clone();
+                // Without the list, the next run reads the log again.
+                let _ = unchanged.add(log, level, &closed);
+                None
+            }
+            Ok(_) => None,
+            // A missing log was purged in the meantime.
+            Err(error) => Some(error).filter(|_| log.exists()),
+        }
+    }
+
+    /// Counts the transactions of a log that stays as it was received.
+    fn count_as_received(&self, log: &Path) {
+        if let Some(counted) = self.take_pending(log) {
+            self.stats.count_stored_log(counted);
+        }
+    }
+
+    fn take_pending(&self, log: &Path) -> Option<CompressionCounter> {
+        self.shared.lock_requests().pending.remove(log)
     }
 
     /// Waits for the next log to compress; `None` at the end.
@@ -219,6 +263,7 @@ impl CompressionThread {
             if self.setup.control.compression().is_none() {
                 requests.leave_all();
             }
+            requests.take_settled().into_iter().for_each(|counted| self.stats.count_stored_log(counted));
             waiting.retain_closed(&requests.closed);
             let waiting_count = waiting.count(&requests.closed);
             self.stats.set_logs_to_compress(waiting_count);
@@ -250,9 +295,7 @@ impl CompressionThread {
             || self.setup.cancel.is_cancelled()
     }
 
-    fn compress(&self, log: &Path) -> Result<(), RewriteError> {
-        // Compression was switched off at this moment.
-        let Some(level) = self.setup.control.compression() else { return Ok(()) };
+    fn compress(&self, log: &Path, level: ZstdLevel) -> Result<RewriteOutcome, RewriteError> {
         let action = RewriteAction::Compress(CompressSettings {
             level,
             minimum_gain: MinimumGain::Percent(0),
@@ -279,16 +322,29 @@ impl CompressionThread {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         })?;
-        if done.outcome == RewriteOutcome::Written {
-            self.stats.count_compressed_log(&done.report.tally);
+        if done.outcome != RewriteOutcome::Written {
+            self.count_as_received(log);
+            return Ok(done.outcome);
         }
-        let counted = count_compression(log, keyring);
+        self.stats.count_compressed_log(&done.report.tally);
+        let counted = self.count_compressed(log, keyring);
         // Also if the count failed: a retry finds a compressed log, and does not come here again.
-        if done.outcome == RewriteOutcome::Written {
-            self.remove_purged(log);
-        }
-        self.stats.count_stored_log(counted?);
-        Ok(())
+        self.remove_purged(log);
+        counted?;
+        Ok(done.outcome)
+    }
+
+    /// Counts the transactions of a compressed log that this run received.
+    fn count_compressed(&self, log: &Path, keyring: Option<Arc<Keyring>>) -> Result<(), logs::LogError> {
+        let Some(received) = self.take_pending(log) else { return Ok(()) };
+        let counted = count_last_transactions(log, keyring, received.transactions());
+        // Each transaction counts once, also if the new log cannot be read.
+        let (counted, outcome) = match counted {
+            Ok(counted) => (counted, Ok(())),
+            Err(error) => (received, Err(error)),
+        };
+        self.stats.count_stored_log(counted);
+        outcome
     }
 
     /// Deletes a log that was purged during its compression: the compression has created it again.
@@ -302,10 +358,24 @@ impl CompressionThread {
     }
 }
 
-/// Counts the compression of a log's transactions.
-fn count_compression(
+/// Counts the compression of the last `last` transactions of a log. Earlier runs received the others.
+fn count_last_transactions(
     log: &Path,
     keyring: Option<Arc<Keyring>>,
+    last: u64,
+) -> Result<CompressionCounter, logs::LogError> {
+    let counted = count_after(log, keyring.clone(), 0)?;
+    match counted.transactions().checked_sub(last) {
+        None | Some(0) => Ok(counted),
+        Some(skipped) => count_after(log, keyring, skipped),
+    }
+}
+
+/// Counts the compression of a log's transactions after the first `skipped` ones.
+fn count_after(
+    log: &Path,
+    keyring: Option<Arc<Keyring>>,
+    mut skipped: u64,
 ) -> Result<CompressionCounter, logs::LogError> {
     let mut counter = CompressionCounter::of(LogType::Binary);
     let mut reader = LogReader::open_stored(log)?;
@@ -316,6 +386,9 @@ fn count_compression(
         for event in chunk.iter() {
             // Ignore events that cannot be decoded: the source sent them.
             let _ = counter.add_event(&event.raw, chunk.format());
+            if skipped > 0 {
+                skipped -= counter.take().transactions();
+            }
         }
     }
     Ok(counter)
@@ -331,23 +404,53 @@ fn is_compressed(log: &Path) -> Result<bool, logs::LogError> {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::path::PathBuf;
+    use std::path::{Path, PathBuf};
 
-    use super::{CompressionRequests, is_compressed};
+    use inspect::stats::{CompressionCounter, LogType};
+
+    use super::{CompressionRequests, count_last_transactions, is_compressed};
 
     #[test]
     fn logs_closed_without_compression_stay_as_they_are() {
         let paths = |names: &str| names.split_whitespace().map(PathBuf::from).collect::<Vec<_>>();
         let mut requests = CompressionRequests::default();
-        requests.set_closed(paths("a b c"));
+        requests.set_closed(paths("a b c"), None);
         requests.leave(paths("a b"));
         assert_eq!(requests.closed, paths("c"));
         // A purged log is forgotten.
-        requests.set_closed(paths("b c d"));
+        requests.set_closed(paths("b c d"), None);
         assert_eq!((&requests.closed, requests.left.len()), (&paths("c d"), 1));
         requests.leave_all();
-        requests.set_closed(paths("b c d e"));
+        requests.set_closed(paths("b c d e"), None);
         assert_eq!(requests.closed, paths("e"));
+    }
+
+    #[test]
+    fn logs_that_stay_as_they_are_count_as_received() {
+        let paths = |names: &str| names.split_whitespace().map(PathBuf::from).collect::<Vec<_>>();
+        let counted = || Some(CompressionCounter::of(LogType::Binary));
+        let mut requests = CompressionRequests::default();
+        requests.set_closed(paths("a"), counted());
+        requests.set_closed(paths("a b"), counted());
+        assert_eq!(requests.take_settled().len(), 0);
+        // A purged log.
+        requests.set_closed(paths("b c"), counted());
+        assert_eq!(requests.take_settled().len(), 1);
+        requests.leave_all();
+        assert_eq!((requests.take_settled().len(), requests.take_settled().len()), (2, 0));
+    }
+
+    #[test]
+    fn only_transactions_of_this_run_count() {
+        let log = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/json.binlog");
+        let all = count_last_transactions(&log, None, u64::MAX).unwrap().transactions();
+        assert!(all > 2);
+        for last in [0, 1, all - 1, all] {
+            let counted = count_last_transactions(&log, None, last).unwrap();
+            assert_eq!(counted.transactions(), last);
+        }
+        let rows = |last| count_last_transactions(&log, None, last).unwrap().rows();
+        assert_eq!(rows(1)[0].first_transaction_id, rows(all).last().unwrap().last_transaction_id);
     }
 
     #[test]

@@ -68,9 +68,10 @@ impl SharedReceiveStats {
         self.figures().failed_compressions += 1;
     }
 
-    /// Makes the compression statistics count logs on compression instead of on receipt.
-    pub(crate) fn count_on_compression(&self) {
-        self.figures().statistics.keeping = StoredFormCount::OnCompression;
+    /// Sets the time at which the transactions of the next log count as stored. Returns the counts of the log that was
+    /// just closed, as received, unless they count already.
+    pub(crate) fn close_log(&self, next: StoredFormCount) -> Option<CompressionCounter> {
+        self.figures().statistics.close_log(next)
     }
 
     /// Adds the compression statistics of a closed log.

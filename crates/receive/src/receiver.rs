@@ -9,10 +9,12 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use binlog::ZstdLevel;
+use inspect::stats::CompressionCounter;
 use logs::{LogEncryption, RetentionLimit, StoreDirectory, StoreWriter};
 use servers::{LinkOptions, ServerAddress};
 use wire::{ReplicaEnd, SemiSync, SourceFacts};
 
+use crate::compression_statistics::StoredFormCount;
 use crate::disconnect::Disconnect;
 use crate::disk_space::{DiskFullBackoff, DiskSpace};
 use crate::error::{ReceiveError, ReceiveFailure};
@@ -181,6 +183,8 @@ impl LogReceiver {
         if receiver.settings.compress.is_some() {
             let compressor = receiver.start_compressor().map_err(ReceiveError::StartCompressor)?;
             receiver.compressor = Some(compressor);
+            // Nothing was received yet.
+            let _ = receiver.monitor.stats().close_log(StoredFormCount::OnCompression);
         }
         receiver.report_store(&store);
         Ok((receiver, store))
@@ -208,10 +212,20 @@ impl LogReceiver {
         }
     }
 
-    /// Passes the closed logs to the compressor, if there is one.
-    pub(crate) fn update_closed_logs(&self) {
-        if let Some(compressor) = &self.compressor {
-            compressor.update_closed_logs();
+    /// Counts the log that was just closed, now or after its compression.
+    pub(crate) fn count_closed_log(&self) {
+        let is_compressing = self.compressor.is_some() && self.control.compression().is_some();
+        let next = if is_compressing { StoredFormCount::OnCompression } else { StoredFormCount::OnReceipt };
+        self.update_closed_logs(self.monitor.stats().close_log(next));
+    }
+
+    /// Passes the closed logs to the compressor, if there is one. `counted` has the transactions of the newest closed
+    /// log, as received, if they do not count as stored yet.
+    pub(crate) fn update_closed_logs(&self, counted: Option<CompressionCounter>) {
+        match (&self.compressor, counted) {
+            (Some(compressor), counted) => compressor.update_closed_logs(counted),
+            (None, Some(counted)) => self.monitor.stats().count_stored_log(counted),
+            (None, None) => {}
         }
     }
 

@@ -114,6 +114,37 @@ fn statistics_of_received_logs_equal_a_replicas() -> Result<()> {
     Ok(())
 }
 
+/// A run of `receive --compress` counts no transaction of earlier runs: not those of unchanged logs, which it does not
+/// read again, nor those of a log that earlier runs began.
+#[test]
+fn runs_that_compress_count_only_their_transactions() -> Result<()> {
+    let source =
+        Launch::mysql().option("--server-id=1").option("--binlog-transaction-compression=ON").start()?;
+    let directory = TempDir::new()?;
+    let run = || receive(&source, directory.path(), &["--compress", "3"]);
+    let stored = |rows: &Value| -> Result<u64> {
+        let rows = rows.as_array().context("no rows")?.iter();
+        let stored = rows.filter(|row| row["log_type"] == "BINARY");
+        Ok(stored.filter_map(|row| row["transaction_counter"].as_u64()).sum())
+    };
+    let insert = "insert into d.t (b) values (repeat('x', 4000));";
+    source.sql("create database d; create table d.t (a int primary key auto_increment, b text)")?;
+    source.sql(&format!("{insert} flush binary logs; {insert} {insert}"))?;
+    let first = run()?;
+    ensure!(stored(&first)? == 3, "{first}");
+    let list = directory.path().join("bintide.unchanged");
+    let unchanged = fs::read_to_string(&list)?;
+    ensure!(unchanged.lines().count() == 1, "{unchanged}");
+    let again = run()?;
+    ensure!(stored(&again)? == 0 && fs::read_to_string(&list)? == unchanged, "{again}");
+    // The first run has received two transactions of this log. The log is compressed.
+    source.sql(&format!("set binlog_transaction_compression = off; {insert} flush binary logs"))?;
+    let third = run()?;
+    ensure!(stored(&third)? == 1, "{third}");
+    ensure!(directory.path().join("positions.binlog.000002").exists(), "{third}");
+    Ok(())
+}
+
 /// Receives all logs; returns the compression statistics of `bintide receive --json`.
 fn receive(source: &TestServer, directory: &Path, more: &[&str]) -> Result<Value> {
     let from = format!("mysql://root@127.0.0.1:{}/", source.port());

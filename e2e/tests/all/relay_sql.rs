@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, ensure};
 use e2e::command::ChildGuard;
 use e2e::large;
+use e2e::metrics::get;
 use e2e::program::bintide;
 use e2e::relayed::{RelayProcess, ReplicaStartPoint, ask, follow, index_of, status, wait_for_equal};
 use tempfile::TempDir;
@@ -775,7 +776,8 @@ fn compression_of_stored_logs_is_set_by_sql() -> Result<()> {
     let source = source(TestPackage::Mysql)?;
     source.sql("create database d; create table d.t (id int primary key auto_increment, a text)")?;
     let directory = TempDir::new()?;
-    let relay = receiving(&source, directory.path(), &[])?;
+    let from = format!("--from=mysql://root@127.0.0.1:{}/", source.port());
+    let (relay, http) = RelayProcess::with_metrics(&directory.path().join("logs"), &[&from])?;
     let stored = |number: u32| directory.path().join("logs").join(format!("binlog.{number:06}"));
     let next_log = |number: u32| -> Result<()> {
         source.sql("insert into d.t (a) values (repeat('compressible ', 4000)); flush binary logs")?;
@@ -798,6 +800,18 @@ fn compression_of_stored_logs_is_set_by_sql() -> Result<()> {
     next_log(4)?;
     thread::sleep(Duration::from_secs(1));
     ensure!(is_equal(1)? && !is_equal(2)? && is_equal(3)? && is_equal(4)?, "another log was compressed");
+    let counted = |log_type: &str| -> Result<Vec<u64>> {
+        let (answer, label) = (get(http, "/metrics")?, format!("log_type=\"{log_type}\""));
+        let name = "bintide_receive_compression_transactions_total{";
+        let lines = answer.text()?.lines().filter(|line| line.starts_with(name) && line.contains(&label));
+        let number = |line: &str| line.rsplit(' ').next().and_then(|number| number.parse().ok());
+        Ok(lines.filter_map(number).collect())
+    };
+    let (received, kept) = (counted("RELAY")?, counted("BINARY")?);
+    ensure!(
+        !received.is_empty() && received.iter().sum::<u64>() == kept.iter().sum::<u64>(),
+        "{received:?} {kept:?}"
+    );
     // The source's transactions are complete in both forms.
     for form in ["as-is", "plain"] {
         let other = RelayProcess::start(&directory.path().join("logs"), &["--form", form])?;

@@ -70,6 +70,17 @@ impl CompressionCounter {
         self.sums = CompressionTotals::default();
     }
 
+    /// Takes the counts so far. A transaction that has begun is counted when it ends.
+    #[must_use]
+    pub fn take(&mut self) -> Self {
+        Self { sums: std::mem::take(&mut self.sums), ..Self::of(self.log_type) }
+    }
+
+    /// Returns the number of counted transactions.
+    pub fn transactions(&self) -> u64 {
+        self.rows().iter().map(|row| row.transaction_counter).sum()
+    }
+
     /// Adds the counts of the events that follow.
     pub fn merge(&mut self, later: Self) {
         self.sums.merge(later.sums);
