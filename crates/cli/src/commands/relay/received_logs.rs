@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use binlog::ZstdLevel;
 use inspect::stats::{CompressionRow, CompressionType, LogType};
 #[cfg(feature = "archive")]
-use logs::{Store, lock, now_s};
+use logs::Store;
+use logs::{lock, now_s};
 use receive::{ReceiveControl, SharedReceiveStats};
 use relay::{
     CompressionCounters, CountedTransaction, SourceChange, UpstreamControl, UpstreamError, UpstreamStatus,
