@@ -231,13 +231,12 @@ impl ContextAdapter {
         if self.insert_history == VariablePresence::Absent {
             fitted.insert_history = None;
         }
-        fitted.charset_collations = match (&mut fitted.charset_collations, self.charset_collations) {
-            (Some(pairs), VariablePresence::Present) => {
-                pairs.retain(|[_, to]| self.collations.contains(to));
-                fitted.charset_collations
-            }
-            _ => None,
-        };
+        if self.charset_collations == VariablePresence::Absent {
+            fitted.charset_collations = None;
+        }
+        if let Some(pairs) = &mut fitted.charset_collations {
+            pairs.retain(|[_, replacement]| self.collations.contains(replacement));
+        }
         fitted.sql_mode = context.sql_mode.map(|mode| self.adapt_mode(mode, source));
         fitted.charset = context.charset.map(|charset| self.adapt_charset(charset, source));
         fitted.database_collation = context.database_collation.map(|id| match id {

@@ -140,7 +140,7 @@ impl ReceiveMonitor {
         source.gtid_mode.clone_from(&facts.gtid_mode);
         (source.last_error, source.was_connected) = (None, true);
         let clock_s = facts.clock_s.and_then(|clock| i64::try_from(clock).ok());
-        figures.ahead_s = clock_s.map_or(0, |clock| clock - now_s());
+        figures.ahead_s = clock_s.map_or(0, |clock| clock.saturating_sub(now_s()));
     }
 
     pub(crate) fn set_disconnected(&self) {

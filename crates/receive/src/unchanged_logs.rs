@@ -58,7 +58,7 @@ impl UnchangedLogs {
 }
 
 impl UnchangedLog {
-    /// Returns the line of a log as it is now; `None` if the log does not exist.
+    /// Returns the line of a log with its present size; `None` if the log does not exist.
     fn of(log: &Path, level: ZstdLevel) -> Option<Self> {
         let name = log.file_name()?.to_str()?.to_owned();
         Some(Self { level: level.get(), size: fs::metadata(log).ok()?.len(), name })

@@ -326,7 +326,8 @@ fn save_while_idle(
         let failed = |error: io::Error| StreamDisconnect::Failed(failed(error.into()));
         output.save().map_err(failed)?;
         output.poll().map_err(failed)?;
-        // Wait only briefly: the reader may take records; brokers, heartbeats and snapshots may be due. Answers of the snapshots' reader wait for the end of a transaction.
+        // Wait only briefly: the reader may take records; brokers, heartbeats and snapshots may be due. Answers of the
+        // snapshots' reader wait for the end of a transaction.
         let is_between = streamer.open_transaction().is_none() && output.is_between_transactions();
         let snapshots = live.incremental.as_ref().filter(|_| is_between);
         let waited = match snapshots.and_then(IncrementalSnapshots::wake) {
