@@ -307,7 +307,11 @@ fn errors_show_no_password() -> Result<()> {
 #[test]
 fn ignored_sighup_stays_ignored() -> Result<()> {
     let commands = Commands::new()?;
+    let count = "select count(*) from information_schema.processlist where user = 'n'";
+    let is_in = || -> Result<bool> { Ok(commands.server.sql(count)?.trim() != "0") };
     for (ignored, expected) in [(true, 0), (false, 130)] {
+        // Without this wait, the session of the first command could be taken for that of the second.
+        wait_until("the end of the session before", || Ok(!is_in()?))?;
         let mut command = Command::new("/usr/bin/env");
         let handling = if ignored { "--ignore-signal=HUP" } else { "--default-signal=HUP" };
         command.env_clear().env("NOTIFY_SOCKET", "/nowhere").arg(handling).arg(bintide()?);
@@ -315,8 +319,7 @@ fn ignored_sighup_stays_ignored() -> Result<()> {
         let child = command.stdin(Stdio::null()).stderr(Stdio::piped()).stdout(Stdio::null()).spawn()?;
         let id = Pid::from_raw(i32::try_from(child.id())?);
         let ran = end(child, || {
-            let count = "select count(*) from information_schema.processlist where user = 'n'";
-            let is_in = commands.server.sql(count)?.trim() != "0";
+            let is_in = is_in()?;
             if is_in {
                 kill(id, Signal::SIGHUP)?;
                 // Wait, so that the command has time to end.
