@@ -38,6 +38,20 @@ pub enum LogError {
         /// Path of the index.
         index: String,
     },
+    /// The log that is being written was removed or replaced.
+    #[error(
+        "{name} was removed or replaced while bintide wrote to it: restore the log, or remove its line from the index"
+    )]
+    ReplacedLog {
+        /// Path of the log.
+        name: String,
+    },
+    /// The index of a store was removed while logs were written.
+    #[error("the index in {directory} was removed while bintide wrote logs there: restore the index")]
+    RemovedIndex {
+        /// Path of the store's directory.
+        directory: String,
+    },
     /// The path of a store is a file.
     #[error("{name} is a file; expected a directory: give another path, or remove the file")]
     NotADirectory {

@@ -11,6 +11,7 @@ use binlog::{MAGIC, MAGIC_ENCRYPTED};
 use nix::errno::Errno;
 
 use crate::error::LogError;
+use crate::file_identity::FileIdentity;
 use crate::keyring::{open_header, read_keyring};
 use crate::own_files::private_options;
 use crate::regular_file::open_regular;
@@ -149,6 +150,11 @@ impl LogFileWriter {
             None => Arc::new(self.file.get_ref().try_clone()?),
         };
         Ok(Arc::clone(self.shared.insert(shared)))
+    }
+
+    /// Returns the identity of the open file.
+    pub(crate) fn identity(&self) -> io::Result<FileIdentity> {
+        Ok(FileIdentity::of(&self.file.get_ref().metadata()?))
     }
 
     /// Returns the number of buffered bytes.

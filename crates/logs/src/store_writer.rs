@@ -14,6 +14,7 @@ use binlog::gtid::Uuid;
 
 pub use self::store_purge::RetentionLimit;
 use crate::error::{LogError, NoLogsReason};
+use crate::file_identity::FileIdentity;
 use crate::keyring::{open_log, read_keyring};
 use crate::log_contents::LogContents;
 use crate::log_file_writer::LogFileWriter;
@@ -437,10 +438,11 @@ impl StoreWriter {
     ///
     /// # Errors
     ///
-    /// Fails if the file cannot be written or synced, or an earlier sync has failed. After a failed sync, the error
-    /// stays until the store is [reopened](StoreWriter::reopen).
+    /// Fails if the file cannot be written or synced, if it was removed or replaced, or if an earlier sync has failed.
+    /// After a failed sync, the error stays until the store is [reopened](StoreWriter::reopen).
     pub fn sync(&mut self) -> Result<(), LogError> {
         self.refuse_after_failed_sync()?;
+        self.refuse_replaced_log()?;
         self.flush()?;
         self.finish_syncs()?;
         let Some(log) = &mut self.log else { return Ok(()) };
@@ -456,9 +458,11 @@ impl StoreWriter {
     ///
     /// # Errors
     ///
-    /// Fails if the file cannot be written, the thread cannot be started, or an earlier sync has failed.
+    /// Fails if the file cannot be written, if it was removed or replaced, if the thread cannot be started, or if an
+    /// earlier sync has failed.
     pub fn start_sync(&mut self) -> Result<u64, LogError> {
         self.refuse_after_failed_sync()?;
+        self.refuse_replaced_log()?;
         self.flush()?;
         self.ended_sync()?;
         let Some(log) = &mut self.log else { return Ok(self.started_sync) };
@@ -512,6 +516,32 @@ impl StoreWriter {
         Err(io_error("sync", &self.directory.path.join(log))(cause))
     }
 
+    /// Checks that the last log's path still leads to the written file. Readers would not find the events of a removed
+    /// file, which no other call reports.
+    fn refuse_replaced_log(&self) -> Result<(), LogError> {
+        let Some(log) = &self.log else { return Ok(()) };
+        let path = self.directory.path.join(&log.name);
+        let written = log.file.identity().map_err(io_error("read the metadata of", &path))?;
+        match FileIdentity::of_path(&path) {
+            Ok(found) if found == written => Ok(()),
+            Err(cause) if cause.kind() != ErrorKind::NotFound => {
+                Err(io_error("read the metadata of", &path)(cause))
+            }
+            _ => Err(LogError::ReplacedLog { name: path.display().to_string() }),
+        }
+    }
+
+    /// Returns the path of the index; in an empty store, the path that it will have.
+    fn index_path(&self, base: &str) -> Result<PathBuf, LogError> {
+        match (self.directory.index()?, &self.log) {
+            (Some(index), _) => Ok(index),
+            (None, None) => Ok(self.directory.path.join(base).with_extension("index")),
+            (None, Some(_)) => {
+                Err(LogError::RemovedIndex { directory: self.directory.path.display().to_string() })
+            }
+        }
+    }
+
     /// Waits until all started syncs have ended.
     fn finish_syncs(&mut self) -> Result<(), LogError> {
         match self.syncer.as_ref().and_then(LogSyncer::finish) {
@@ -546,11 +576,10 @@ impl StoreWriter {
         let is_on_disk = before.is_none_or(|log| log.synced == log.position);
         assert!(is_on_disk, "ours: a log is on disk before the next one begins");
         let path = self.directory.path.join(name);
+        let index = self.index_path(base)?;
         let key = self.encryption.new_log_key()?;
         self.pending_bytes = MAGIC.len() as u64;
         let file = LogFileWriter::create(&path, key.as_ref()).map_err(io_error("create", &path))?;
-        let index =
-            self.directory.index()?.unwrap_or_else(|| self.directory.path.join(base).with_extension("index"));
         let mut lines = private_options().append(true).open(&index).map_err(io_error("open", &index))?;
         let line = format!("{INDEX_PREFIX}{name}\n");
         let written = lines.write_all(line.as_bytes()).and_then(|()| lines.sync_all());

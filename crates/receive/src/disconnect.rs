@@ -48,7 +48,9 @@ impl From<logs::LogError> for Disconnect {
             error @ (logs::LogError::EventMismatch { .. } | logs::LogError::NotNextLog { .. }) => {
                 Self::Failed(ReceiveError::OtherLog(error))
             }
-            error @ logs::LogError::Io { .. } => Self::DiskError(error),
+            error @ (logs::LogError::Io { .. }
+            | logs::LogError::ReplacedLog { .. }
+            | logs::LogError::RemovedIndex { .. }) => Self::DiskError(error),
             error => Self::Failed(error.into()),
         }
     }

@@ -500,6 +500,37 @@ fn logs_outside_the_index_are_not_overwritten() {
     assert_eq!(fs::read(&path).unwrap(), log(&[format(0)]));
 }
 
+#[test]
+fn files_removed_during_a_run_are_noticed() {
+    let directory = TempDir::new().unwrap();
+    let mut store = open(&directory);
+    store.begin_log("b.000001", 4).unwrap();
+    append(&mut store, &[format(0)]);
+    store.sync().unwrap();
+    let index = directory.path().join("b.index");
+    let names = fs::read(&index).unwrap();
+    fs::remove_file(&index).unwrap();
+    let error = store.begin_log("b.000002", 4).unwrap_err().to_string();
+    assert!(error.ends_with("was removed while bintide wrote logs there: restore the index"), "{error}");
+
+    fs::write(&index, names).unwrap();
+    store.begin_log("b.000002", 4).unwrap();
+    append(&mut store, &[format(0)]);
+    let (log, copy) = (directory.path().join("b.000002"), directory.path().join("copy"));
+    fs::copy(&log, &copy).unwrap();
+    fs::remove_file(&log).unwrap();
+    assert_log_is_missed(&mut store);
+    fs::rename(&copy, &log).unwrap();
+    assert_log_is_missed(&mut store);
+}
+
+fn assert_log_is_missed(store: &mut StoreWriter) {
+    for error in [store.sync().unwrap_err(), store.start_sync().map(drop).unwrap_err()] {
+        let error = error.to_string();
+        assert!(error.contains("b.000002 was removed or replaced while bintide wrote to it"), "{error}");
+    }
+}
+
 /// An index can name any file of the machine; the writer changes only files in the index's directory.
 #[test]
 fn index_lines_with_paths_are_refused() {
