@@ -396,12 +396,16 @@ impl ClientFacts {
         self.command.starts_with("Binlog Dump")
     }
 
+    /// Returns the client's address without the port, which differs for each connection.
+    pub fn host_without_port(&self) -> &str {
+        self.host.rsplit_once(':').map_or(&*self.host, |(host, _)| host)
+    }
+
     /// Returns the totals of this connection; `None` before the client requests a log.
     pub fn totals(&self) -> Option<ClientTotals> {
-        let host = self.host.rsplit_once(':').map_or(&*self.host, |(host, _)| host);
         Some(ClientTotals {
             user: self.user.clone(),
-            host: host.to_owned(),
+            host: self.host_without_port().to_owned(),
             form: self.form?,
             bytes_sent: self.bytes_sent,
             transactions_sent: self.transactions_sent,

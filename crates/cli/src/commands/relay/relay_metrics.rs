@@ -173,8 +173,8 @@ fn by_client(figures: &RelayFigures, value: impl Fn(&[&ClientFigures]) -> Metric
     let mut groups: BTreeMap<[String; 3], Vec<&ClientFigures>> = BTreeMap::new();
     for client in &figures.clients {
         let Some(form) = client.facts.form else { continue };
-        let host = client.facts.host.rsplit_once(':').map_or(&*client.facts.host, |(host, _)| host);
-        let group = [client.facts.user.clone(), host.to_owned(), form.to_string()];
+        let host = client.facts.host_without_port().to_owned();
+        let group = [client.facts.user.clone(), host, form.to_string()];
         groups.entry(group).or_default().push(client);
     }
     let values = groups.into_iter().map(|([user, host, form], clients)| LabelledValue {
