@@ -116,7 +116,7 @@ pub(crate) enum CliCommand {
     #[cfg(feature = "columns")]
     #[command(after_long_help = export::EXAMPLES)]
     Export(Box<export::ExportArgs>),
-    /// Read pages into a replica's memory before its applier needs them.
+    /// Read pages into a replica's buffer pool before its applier needs them.
     #[command(after_long_help = warm::EXAMPLES)]
     Warm(Box<warm::WarmArgs>),
     /// Show a live view of a directory of logs that is being written, and of the bintide processes of this machine.

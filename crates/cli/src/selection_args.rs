@@ -30,8 +30,8 @@ pub(crate) struct SelectionArgs {
     /// Start at the first transaction in GTIDS.
     #[arg(long, value_name = "GTIDS", value_parser = parse_gtids)]
     start_gtid: Option<GtidSet>,
-    /// Start after the first transaction in GTIDS. Not for the GTID set of a backup: later transactions in GTIDS are
-    /// included.
+    /// Start after the first transaction in GTIDS. The later transactions in GTIDS are included, so do not give the
+    /// GTID set of a backup.
     #[arg(long, value_name = "GTIDS", value_parser = parse_gtids)]
     start_after_gtid: Option<GtidSet>,
     /// Stop before the first transaction at or after this position of the source's log.

@@ -32,7 +32,7 @@ pub(crate) struct TransactionArgs {
     /// Repeatable.
     #[arg(long, value_name = "TABLE")]
     table: Vec<String>,
-    /// Select only row changes of this database, and statements with it as the default database.
+    /// Select only row changes of this database; stats also counts statements with it as the default database.
     #[arg(long, value_name = "DB", value_parser = parse_database)]
     database: Option<String>,
 }

@@ -86,7 +86,7 @@ impl PreflightFinding {
     /// Returns a finding if the target lacks transactions from before the surveyed logs.
     pub fn gap(survey: &LogSurvey, applied: &AppliedState) -> Option<Self> {
         let missing = survey.previous.difference(&applied.executed).difference(&applied.progress.gtids);
-        let found = format!("the target lacks transactions from before the first log: {missing}");
+        let found = format!("the target lacks transactions that precede the first log: {missing}");
         let remedy = match missing == survey.previous {
             true => {
                 "if the target was restored from a backup, set its gtid_purged to the GTID set of the backup; otherwise \

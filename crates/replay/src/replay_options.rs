@@ -25,11 +25,11 @@ pub struct ReplayOptions {
     pub selection: TransactionSelection,
     /// Databases and tables to apply.
     pub filter: ReplicationFilter,
-    /// Action if the target lacks transactions from before the first log.
+    /// Action if the target lacks transactions that precede the first log.
     pub gap: GapPolicy,
 }
 
-/// Actions if the target lacks transactions from before the first log.
+/// Actions if the target lacks transactions that precede the first log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GapPolicy {
     /// Apply nothing.

@@ -89,6 +89,6 @@ pub struct FixedPace {
 pub enum NonReplicaPolicy {
     /// Return an error.
     Refuse,
-    /// Search for all changes in the logs: there is no applier to stay ahead of.
+    /// Search for all changes in the logs: the server has no applier.
     Allow,
 }

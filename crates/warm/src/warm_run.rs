@@ -240,8 +240,8 @@ fn channels(settings: &WarmSettings, replica: &mut ReplicaMonitor) -> Result<Vec
         match (settings.non_replica, &settings.relay_logs) {
             (NonReplicaPolicy::Refuse, _) => {
                 return Err(WarmError::Unsuitable(
-                    "the server is not a replica, so there is no applier to stay ahead of: to warm the pages of all \
-                     changes in given logs, use --force and --relay-logs"
+                    "the server is not a replica, so it has no applier: to search for the rows of all changes in given \
+                     logs, use --force and --relay-logs"
                         .into(),
                 ));
             }

@@ -612,7 +612,12 @@ fn logs_that_are_missing_are_noticed() -> Result<()> {
     };
     let (stream, single) =
         (["stream", "--format=maxwell", "--columns=numbered", "--out"], [logs[1].clone(), logs[3].clone()]);
-    writes(&stream, &store, 2, ": their records could not be written later; give the missing logs")?;
+    writes(
+        &stream,
+        &store,
+        2,
+        ": no later run could write the records of missing logs; give the missing logs",
+    )?;
     writes(&stream, &single, 0, ": their records are not written")?;
     writes(&["export", "--columns=numbered", "--to"], &store, 0, ": their row changes are not exported")
 }

@@ -103,7 +103,7 @@ enum ArchiveAction {
     Verify(verify::ArchiveVerifyArgs),
     /// Restore archived logs byte for byte.
     Restore(restore::RestoreArgs),
-    /// Delete the oldest archived logs, and segments of uploads that were interrupted.
+    /// Delete the oldest archived logs, and files of uploads that were interrupted more than a day ago.
     Prune(prune::PruneArgs),
     /// Print the key of encrypted change tables in base64, for programs that read these tables.
     TableKey(table_key::TableKeyArgs),

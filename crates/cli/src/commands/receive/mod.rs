@@ -155,7 +155,7 @@ pub(crate) struct SourceArgs {
     /// the newest key of --keyring.
     #[arg(long)]
     encrypt: bool,
-    /// Keyring file for new and resumed encrypted logs, of component_keyring_file or the older keyring_file plugin.
+    /// Keyring file of encrypted logs, of component_keyring_file or the older keyring_file plugin.
     #[arg(long, value_name = "FILE")]
     pub(crate) keyring: Option<PathBuf>,
     /// Compress the connection with only this algorithm; --compression-algorithms allows several.

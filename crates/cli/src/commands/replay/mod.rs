@@ -75,15 +75,16 @@ Examples:
   Only one database, under another name (CREATE DATABASE is not rewritten:
   create shop_old on the target first):
       bintide replay /backup --to TARGET --rewrite-db 'shop->shop_old' \\
-          --do-db shop_old
+          --wild-do-table 'shop_old.%'
   One commit for each transaction, as on the source:
       bintide replay --commit-order strict binlog.000012 --to mysql://root@db2/
 
 The target stores the progress in its table bintide.progress, in the same
 transaction as the changes: --status shows the progress; --forget drops the
-table (servers only). replay does not write to the target's binary log, unless
-you give --log. If replicas read that log, replay asks for --log or --no-log.
-Other clients must not change the target during a replay.";
+table (servers only). replay writes to the target's binary log only with --log,
+or if the account lacks SESSION_VARIABLES_ADMIN. If replicas read that log,
+replay asks for --log or --no-log. Other clients must not change the target
+during a replay.";
 
 /// Arguments of `bintide replay`.
 #[derive(Args, Debug)]
@@ -269,6 +270,11 @@ const PLUGIN_NOT_LOADED: u16 = 1524;
 const CORRUPT_ADVICE: ErrorAdvice =
     ErrorAdvice("committed transactions are kept; run bintide verify for details");
 
+/// Advice for an error that names its cause.
+const CAUSE_ADVICE: ErrorAdvice = ErrorAdvice(
+    "committed transactions are kept; to resume, remove the cause and run the same command again",
+);
+
 /// Advice for a log that ends within an event or a transaction.
 const TORN_ADVICE: ErrorAdvice = ErrorAdvice(
     "committed transactions are kept; to resume, give the complete log, or a copy of its whole transactions: bintide \
@@ -294,12 +300,7 @@ fn read_advice(cause: &logs::LogError) -> ErrorAdvice {
         // The file has no transactions.
         logs::LogError::NotALog { .. } => ErrorAdvice("give binary logs"),
         cause if is_torn_after_format(cause) => TORN_ADVICE,
-        logs::LogError::Torn { .. } => {
-            ErrorAdvice("committed transactions are kept; to resume, give the complete log")
-        }
-        _ => ErrorAdvice(
-            "committed transactions are kept; to resume, remove the cause and run the same command again",
-        ),
+        _ => CAUSE_ADVICE,
     }
 }
 
@@ -316,10 +317,7 @@ fn add_advice(error: replay::ReplayError) -> CommandFailure {
             ..
         } if needs_memory(error) => Some(MEMORY_ADVICE),
         replay::ReplayError::Corrupt { .. } => Some(CORRUPT_ADVICE),
-        replay::ReplayError::Plan { error: ApplyPlanError::Spool(_), .. } => Some(ErrorAdvice(
-            "committed transactions are kept; to resume, set TMPDIR to a directory with enough space, and run the \
-             same command again",
-        )),
+        replay::ReplayError::Plan { error: ApplyPlanError::Spool(_), .. } => Some(CAUSE_ADVICE),
         replay::ReplayError::Plan { .. } => Some(ErrorAdvice(
             "committed transactions are kept; the same command fails again, unless you exclude this \
              transaction: give its GTID to --exclude-gtids in this and all later runs",

@@ -124,8 +124,8 @@ fn remark(breakdown: &Breakdown) -> Option<String> {
             let is_connection =
                 |group: &BreakdownGroup| matches!(&group.key, GroupKey::Writer(key) if key.account.is_none());
             breakdown.groups.iter().any(is_connection).then(|| {
-                "The log has no accounts of row changes. Find the account of a connection in the audit log, the \
-                 general log, or performance_schema.threads (PROCESSLIST_ID)."
+                "For row changes, the log does not contain the account. Find the account of a connection in the audit \
+                 log, the general log, or performance_schema.threads (PROCESSLIST_ID)."
                     .to_owned()
             })
         }

@@ -138,7 +138,7 @@ fn remaining_logs<'f>(
 fn check_gaps(found: &InputLogs, first: usize, saves_progress: bool) -> Result<(), CommandFailure> {
     for gap in found.gaps().iter().filter(|gap| gap.next > first) {
         if saves_progress && gap.listing == LogListing::Index {
-            let error = anyhow!("{gap}: their records could not be written later");
+            let error = anyhow!("{gap}: no later run could write the records of missing logs");
             return Err(CommandFailure::NotStarted(error.context(ErrorAdvice(
                 "give the missing logs; to leave them out, give each log by its name",
             ))));

@@ -53,7 +53,7 @@ Examples:
   Row changes of a log in Debezium's format, one record per line:
       bintide stream --format debezium binlog.000012
   In Maxwell's format, one database, all logs of a server:
-      bintide stream --format maxwell --do-db shop /var/lib/mysql
+      bintide stream --format maxwell --wild-do-table 'shop.%' /var/lib/mysql
   From a compressed backup to a program:
       zstd -dc binlog.000012.zst | bintide stream --format maxwell - | jq .data
   To a program; after a crash of either, resume where it stopped (the last

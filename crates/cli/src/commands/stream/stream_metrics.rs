@@ -138,7 +138,7 @@ const STREAM_METRICS: &[StreamMetric] = &[
     ),
     StreamMetric::gauge(
         "bintide_stream_snapshot_waiting",
-        "1 if a table cannot be read for the moment, for the reason in the log of messages, otherwise 0.",
+        "1 while a table cannot be read, otherwise 0. A warning gives the reason.",
         |figures| figures.snapshot.as_ref().map(|snapshot| snapshot.is_waiting).into(),
     ),
     StreamMetric::counter(

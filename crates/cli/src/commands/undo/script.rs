@@ -74,7 +74,7 @@ pub(super) fn write(
     writeln!(
         out,
         "-- The inverse of {count}. A row that was changed later is not found, and stays as it is. Exception: if a\n\
-         -- later change restored the undone values, the script overwrites them. --to does not."
+         -- later change wrote the same values as an undone change, the script overwrites it. --to does not."
     )?;
     if columns == ScriptColumns::OfLog {
         writeln!(

@@ -81,8 +81,8 @@ const fn state_text(state: WarmState) -> Option<&'static str> {
     match state {
         WarmState::Unmeasured | WarmState::Fixed | WarmState::Ahead => None,
         WarmState::TooFar => Some("too far ahead"),
-        WarmState::BackingOff(BusyResource::Server) => Some("backing off from a busy server"),
-        WarmState::BackingOff(BusyResource::Disks) => Some("backing off from busy disks"),
+        WarmState::BackingOff(BusyResource::Server) => Some("fewer connections: the server is busy"),
+        WarmState::BackingOff(BusyResource::Disks) => Some("fewer connections: the disks are busy"),
         WarmState::Sampling => Some("pages are in memory: only one search in 16"),
         WarmState::NoGain => Some("no gain"),
     }
@@ -294,9 +294,10 @@ mod tests {
     #[test]
     fn a_line_shows_page_reads() {
         let expected = "relay.000003 at 4,711, 1,200 events ahead, 8,000 searches, 4,000 pages read, \
-                        200 by the applier, backing off from busy disks, lag 1 min 15 s";
+                        200 by the applier, fewer connections: the disks are busy, lag 1 min 15 s";
         assert_eq!(line(&status()), expected);
-        let expected = "8,000 searches ahead read 4,000 pages, the replay 200 (backing off from busy disks)";
+        let expected =
+            "8,000 searches ahead read 4,000 pages, the replay 200 (fewer connections: the disks are busy)";
         assert_eq!(line_of_replay(&status()), expected);
     }
 

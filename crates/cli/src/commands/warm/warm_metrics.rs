@@ -207,7 +207,7 @@ impl StateName {
             WarmState::Unmeasured => {
                 ("unmeasured", "page reads are not measured: keeps its initial distance")
             }
-            WarmState::Fixed => ("fixed", "keeps the configured pace, or has no applier to stay ahead of"),
+            WarmState::Fixed => ("fixed", "keeps the configured limits, or the server has no applier"),
             WarmState::Ahead => ("ahead", "increases the distance while that helps"),
             WarmState::TooFar => (
                 "too far",
