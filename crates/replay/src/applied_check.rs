@@ -284,7 +284,7 @@ mod tests {
         assert_eq!(check(0, "b.1", 4, "1-3"), Ok(()));
         assert_eq!(check(0, "b.1", 5, "1-9"), Ok(()), "only with the first of a log");
         assert_eq!(check(1, "b.2", 6, "1-5"), Ok(()));
-        let message = format!("the target lacks transactions from before b.4: {UUID}:7-8");
+        let message = format!("the target lacks transactions that precede b.4: {UUID}:7-8");
         assert_eq!(check(2, "b.4", 9, "1-8"), Err(message));
     }
 

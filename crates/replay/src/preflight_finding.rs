@@ -83,7 +83,7 @@ impl PreflightFinding {
         Some(Self::new(PreflightCheck::CommitOrder, found, "use --commit-order grouped or strict"))
     }
 
-    /// Returns a finding if the target lacks transactions from before the surveyed logs.
+    /// Returns a finding if the target lacks transactions that precede the surveyed logs.
     pub fn gap(survey: &LogSurvey, applied: &AppliedState) -> Option<Self> {
         let missing = survey.previous.difference(&applied.executed).difference(&applied.progress.gtids);
         let found = format!("the target lacks transactions that precede the first log: {missing}");

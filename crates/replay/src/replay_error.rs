@@ -77,8 +77,8 @@ pub enum ReplayError {
         #[source]
         failure: TargetFailure,
     },
-    /// The target lacks transactions from before a log, and the earlier logs do not contain them.
-    #[error("the target lacks transactions from before {log}: {missing}")]
+    /// The target lacks transactions that precede a log, and the earlier logs do not contain them.
+    #[error("the target lacks transactions that precede {log}: {missing}")]
     Gap {
         /// The missing transactions.
         missing: GtidSet,
