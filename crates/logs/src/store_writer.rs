@@ -520,6 +520,7 @@ impl StoreWriter {
     /// file, which no other call reports.
     fn refuse_replaced_log(&self) -> Result<(), LogError> {
         let Some(log) = &self.log else { return Ok(()) };
+        assert!(log.requested <= log.position, "ours: only appended events are synced");
         let path = self.directory.path.join(&log.name);
         let written = log.file.identity().map_err(io_error("read the metadata of", &path))?;
         match FileIdentity::of_path(&path) {
@@ -577,6 +578,7 @@ impl StoreWriter {
         assert!(is_on_disk, "ours: a log is on disk before the next one begins");
         let path = self.directory.path.join(name);
         let index = self.index_path(base)?;
+        assert_eq!(index.parent(), path.parent(), "ours: an index is beside its logs");
         let key = self.encryption.new_log_key()?;
         self.pending_bytes = MAGIC.len() as u64;
         let file = LogFileWriter::create(&path, key.as_ref()).map_err(io_error("create", &path))?;

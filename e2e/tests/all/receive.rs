@@ -731,6 +731,27 @@ fn directories_have_one_receiver() -> Result<()> {
     Ok(())
 }
 
+/// Events that are written to a removed file would be lost, without any other error.
+#[test]
+fn removed_logs_are_noticed() -> Result<()> {
+    let server = Launch::mysql().start()?;
+    let directory = TempDir::new()?;
+    server.sql(TABLE)?;
+    let receiver = receive(server.port(), directory.path(), &[])?.spawn()?;
+    wait_for(|| same_logs(&server, directory.path()))?;
+    let last = server.binlogs()?.pop().context("the server has no log")?;
+    let last = directory.path().join(last.file_name().context("the log has no name")?);
+    let copy = directory.path().join("copy");
+    fs::rename(&last, &copy)?;
+    server.sql("insert into d.t (b) values ('one')")?;
+    let ran = receiver.wait_with_output()?;
+    ensure!(ran.status.code() == Some(1), "{ran:?}");
+    let expected = format!("{} does not exist, but", last.display());
+    ensure!(stderr(&ran).contains(&expected), "{}", stderr(&ran));
+    fs::rename(&copy, &last)?;
+    receive_until_equal(&server, directory.path())
+}
+
 /// SIGINT ends the receiver even if the source writes without a pause.
 #[test]
 fn receiving_stops_while_the_source_writes() -> Result<()> {
