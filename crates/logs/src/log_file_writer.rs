@@ -11,9 +11,8 @@ use binlog::{MAGIC, MAGIC_ENCRYPTED};
 use nix::errno::Errno;
 
 use crate::error::LogError;
-use crate::file_identity::FileIdentity;
 use crate::keyring::{open_header, read_keyring};
-use crate::own_files::private_options;
+use crate::own_files::{is_at, private_options};
 use crate::regular_file::open_regular;
 
 /// Size of the write buffer.
@@ -152,9 +151,9 @@ impl LogFileWriter {
         Ok(Arc::clone(self.shared.insert(shared)))
     }
 
-    /// Returns the identity of the open file.
-    pub(crate) fn identity(&self) -> io::Result<FileIdentity> {
-        Ok(FileIdentity::of(&self.file.get_ref().metadata()?))
+    /// Returns whether the open file is still the file at this path.
+    pub(crate) fn is_at(&self, path: &Path) -> io::Result<bool> {
+        is_at(self.file.get_ref(), path)
     }
 
     /// Returns the number of buffered bytes.

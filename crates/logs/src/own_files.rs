@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
-use std::io::{self, Write as _};
+use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 
@@ -204,7 +204,7 @@ fn lock_file(path: &Path) -> io::Result<Option<Flock<File>>> {
     loop {
         let file = private_options().write(true).open(path)?;
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-            Ok(lock) if is_at(&lock, path) => return Ok(Some(lock)),
+            Ok(lock) if is_at(&lock, path).unwrap_or(false) => return Ok(Some(lock)),
             // The process that held the lock has removed the file.
             Ok(_) => {}
             Err((_, Errno::EWOULDBLOCK)) => return Ok(None),
@@ -214,9 +214,12 @@ fn lock_file(path: &Path) -> io::Result<Option<Flock<File>>> {
 }
 
 /// Returns whether an open file is still the file at this path.
-fn is_at(file: &File, path: &Path) -> bool {
-    let (opened, there) = (file.metadata(), fs::symlink_metadata(path));
-    opened.is_ok_and(|opened| there.is_ok_and(|there| FileIdentity::of(&opened) == FileIdentity::of(&there)))
+pub(crate) fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+    match fs::symlink_metadata(path) {
+        Ok(there) => Ok(FileIdentity::of(&there) == FileIdentity::of(&file.metadata()?)),
+        Err(cause) if cause.kind() == ErrorKind::NotFound => Ok(false),
+        Err(cause) => Err(cause),
+    }
 }
 
 #[cfg(test)]

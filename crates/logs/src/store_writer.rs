@@ -14,7 +14,6 @@ use binlog::gtid::Uuid;
 
 pub use self::store_purge::RetentionLimit;
 use crate::error::{LogError, NoLogsReason};
-use crate::file_identity::FileIdentity;
 use crate::keyring::{open_log, read_keyring};
 use crate::log_contents::LogContents;
 use crate::log_file_writer::LogFileWriter;
@@ -522,13 +521,9 @@ impl StoreWriter {
         let Some(log) = &self.log else { return Ok(()) };
         assert!(log.requested <= log.position, "ours: only appended events are synced");
         let path = self.directory.path.join(&log.name);
-        let written = log.file.identity().map_err(io_error("read the metadata of", &path))?;
-        match FileIdentity::of_path(&path) {
-            Ok(found) if found == written => Ok(()),
-            Err(cause) if cause.kind() != ErrorKind::NotFound => {
-                Err(io_error("read the metadata of", &path)(cause))
-            }
-            _ => Err(LogError::ReplacedLog { name: path.display().to_string() }),
+        match log.file.is_at(&path).map_err(io_error("read the metadata of", &path))? {
+            true => Ok(()),
+            false => Err(LogError::ReplacedLog { name: path.display().to_string() }),
         }
     }
 
