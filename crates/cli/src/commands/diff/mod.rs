@@ -108,7 +108,7 @@ pub(crate) fn run(command: &DiffArgs, global: &GlobalArgs) -> CommandResult {
         store.remarks.iter().for_each(|remark| warn!("{remark}"));
         if store.repeated > 0 {
             warn!(
-                "{}: {} with the GTID of an earlier one: only the first transaction with each GTID is compared",
+                "{}: {} repeated: of several transactions with the same GTID, only the first is compared",
                 store.name,
                 counted(store.repeated, "transaction")
             );

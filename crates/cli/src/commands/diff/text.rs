@@ -140,7 +140,7 @@ const fn difference(kind: DifferenceKind) -> &'static str {
         DifferenceKind::Text => "different text or default database",
         DifferenceKind::File => "different file of LOAD DATA",
         DifferenceKind::Variables => "different variables",
-        DifferenceKind::Outcome => "different outcome",
+        DifferenceKind::Outcome => "different end: commit, rollback or XA PREPARE",
         DifferenceKind::Other => "different event",
     }
 }

@@ -22,6 +22,7 @@ use crate::interrupt;
 use crate::log_args::{FILES_HELP, InputLocation, InputLogs, LogArgs, add_advice};
 use crate::progress::ByteProgress;
 use crate::screen::{self, ReportStyle};
+use crate::units::counted;
 use crate::value_parsers::parse_row_condition;
 
 pub(crate) const EXAMPLES: &str = "\
@@ -145,7 +146,8 @@ fn warn_of_gaps(gaps: &HistoryGaps) {
         warn!("{gap}");
     }
     if gaps.more_statements > 0 {
-        warn!("{} more statements of this table are not in the history", gaps.more_statements);
+        let statements = counted(gaps.more_statements, "more statement");
+        warn!("the history does not contain what {statements} changed");
     }
 }
 

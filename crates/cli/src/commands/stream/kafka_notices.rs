@@ -10,8 +10,8 @@ pub(super) fn show_notice(notice: KafkaNotice) {
         }
         KafkaNotice::Reconnecting { error } => warn!("{error}; connecting to Kafka again"),
         KafkaNotice::TransactionLost { topic } => warn!(
-            "the brokers have lost the end of the last transaction (seen in the topic {topic}): its records are aborted and \
-             written again"
+            "the topic {topic} lacks the end of this stream's last transaction, which the brokers have lost: the transaction \
+             is aborted, and its records are sent again"
         ),
         KafkaNotice::TransactionAborted { reason } => {
             warn!("the brokers have aborted a transaction: {reason}; its records are sent again");
