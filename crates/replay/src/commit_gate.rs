@@ -132,6 +132,11 @@ impl CommitGate {
         self.failed
     }
 
+    /// Returns whether the first uncommitted group is being applied. It may then wait for the locks of later groups.
+    pub fn is_first_applying(&self) -> bool {
+        self.works.front().is_some_and(|work| work.phase == CommitPhase::Applying)
+    }
+
     /// Records that a worker starts to apply, or starts again.
     ///
     /// # Panics
@@ -265,7 +270,7 @@ impl CommitGate {
         RetryDecision::Stop
     }
 
-    /// Records that one group waits for a lock of another. The later group yields only if it holds the lock; otherwise
+    /// Records that one group waits, or may wait, for a lock of another. The later group yields only if it holds the lock; otherwise
     /// it may wait.
     pub fn resolve_conflict(&mut self, waiter: u64, holder: u64) {
         if waiter < holder && self.order != CommitOrder::Any {

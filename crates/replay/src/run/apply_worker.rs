@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use logs::{ThreadPanic, lock, now_us};
 
@@ -22,6 +23,13 @@ use crate::run::group_builder::CommitGroup;
 use crate::run::group_queue::{ApplierMessage, GroupQueue};
 use crate::run::replay_monitor::{POLL_INTERVAL, ReplayMonitor};
 use crate::schedule::Schedule;
+
+/// Minimum time that an applied group waits to commit before it releases its locks for the first open group. A target
+/// reports a lock wait only after seconds.
+const COMMIT_WAIT_MIN: Duration = Duration::from_millis(100);
+/// Minimum of the same wait, as a multiple of the time that the group took to apply. So little work is lost if the first
+/// open group waits for no lock.
+const COMMIT_WAIT_FACTOR: u32 = 4;
 
 /// State shared by the workers. With thousands of commits per second, each condition variable wakes only the threads
 /// waiting for that condition.
@@ -57,6 +65,8 @@ struct WorkerSession {
 /// A worker's wait for the gate's decision about its group.
 struct DecisionWait {
     number: u64,
+    /// Time from which the group releases its locks if the first open group may need them. `None` if it has no locks.
+    release_at: Option<Instant>,
     /// The group, if the session is lent: the thread that lets the group commit also sends the commit. So the commit
     /// does not wait until this worker's thread runs.
     lent: Option<Arc<CommitGroup>>,
@@ -326,13 +336,18 @@ impl<'f> WorkerShared<'f> {
             let done = std::mem::take(&mut state.finished_groups);
             let (failure, is_idle) = (state.failure.take(), state.schedule.open_count() == 0);
             let tally = state.tally;
+            let must_release = state.release_locks(Instant::now());
             watcher.busy = state.schedule.running_count() as u64;
             if let Some(committed) = &state.committed
                 && !done.is_empty()
             {
                 watcher.set_saved(committed.clone());
             }
-            drop(state);
+            if must_release {
+                self.act_on_decisions(state);
+            } else {
+                drop(state);
+            }
             for (group, at_us) in &done {
                 watcher.add_applied(group, *at_us, tally)?;
             }
@@ -357,6 +372,23 @@ impl WorkerState {
     /// Returns whether no other group is being applied or committed.
     fn is_alone(&self, number: u64) -> bool {
         self.gate.first_uncommitted() == number && self.schedule.running_count() == 1
+    }
+
+    /// Makes groups that have waited long to commit yield to the first open group, which may be waiting for their locks.
+    /// Returns whether there is such a group. All of them can be rolled back: other groups run alone.
+    fn release_locks(&mut self, now: Instant) -> bool {
+        if !self.gate.is_first_applying() {
+            return false;
+        }
+        let (first, mut found) = (self.gate.first_uncommitted(), false);
+        for wait in self.awaited.iter().flatten() {
+            if wait.release_at.is_some_and(|at| at <= now) {
+                assert!(wait.number > first, "ours: the first open group is being applied");
+                self.gate.resolve_conflict(first, wait.number);
+                found = true;
+            }
+        }
+        found
     }
 }
 
@@ -385,6 +417,12 @@ impl WorkerSeat {
             signal.wake();
         }
     }
+}
+
+/// Returns when a group releases its locks if it was begun at this time, and is applied now.
+fn release_time(begun: Instant) -> Instant {
+    let now = Instant::now();
+    now + COMMIT_WAIT_MIN.max(now.duration_since(begun).saturating_mul(COMMIT_WAIT_FACTOR))
 }
 
 struct ApplyWorker<'s, 'f> {
@@ -449,6 +487,7 @@ impl<'s> ApplyWorker<'s, '_> {
         let shared = self.shared;
         let mut own = shared.workers[self.index].session();
         loop {
+            let begun = Instant::now();
             let session = &mut *own.session;
             let given = give_group(session, group, &mut self.counter);
             if given.is_ok()
@@ -468,7 +507,7 @@ impl<'s> ApplyWorker<'s, '_> {
                 continue;
             }
             let wait_end;
-            (own, wait_end) = self.wait_to_commit(number, group, own);
+            (own, wait_end) = self.wait_to_commit(number, group, own, release_time(begun));
             let session = &mut *own.session;
             let mut on_ordered = || {
                 let mut state = shared.state();
@@ -578,7 +617,7 @@ impl<'s> ApplyWorker<'s, '_> {
         if self.shared.state().is_stopped {
             return None;
         }
-        match self.wait_for_decision(number) {
+        match self.wait_for_decision(number, None) {
             CommitDecision::Apply => {
                 self.shared.state().gate.begin(number);
                 Some(())
@@ -594,17 +633,19 @@ impl<'s> ApplyWorker<'s, '_> {
         number: u64,
         group: &Arc<CommitGroup>,
         own: MutexGuard<'s, WorkerSession>,
+        release_at: Instant,
     ) -> (MutexGuard<'s, WorkerSession>, CommitWaitEnd) {
         let seat = &self.shared.workers[self.index];
         let Some(signal) = seat.signal.as_deref().filter(|_| own.session.can_send_commit()) else {
-            return (own, CommitWaitEnd::Decided(self.wait_for_decision(number)));
+            return (own, CommitWaitEnd::Decided(self.wait_for_decision(number, Some(release_at))));
         };
         let mut state = self.shared.state();
         let decision = state.gate.decide(number);
         if decision != CommitDecision::Wait || state.is_stopped {
             return (own, CommitWaitEnd::Decided(decision.or_abandon()));
         }
-        state.awaited[self.index] = Some(DecisionWait { number, lent: Some(Arc::clone(group)) });
+        state.awaited[self.index] =
+            Some(DecisionWait { number, release_at: Some(release_at), lent: Some(Arc::clone(group)) });
         // With the lock of the state: no thread may wait for a lent session.
         drop(own);
         drop(state);
@@ -626,16 +667,21 @@ impl<'s> ApplyWorker<'s, '_> {
             }
         };
         let own = seat.session();
-        (own, CommitWaitEnd::Decided(decision.unwrap_or_else(|| self.wait_for_decision(number))))
+        (
+            own,
+            CommitWaitEnd::Decided(
+                decision.unwrap_or_else(|| self.wait_for_decision(number, Some(release_at))),
+            ),
+        )
     }
 
     /// Waits for the gate's next decision about a group.
-    fn wait_for_decision(&self, number: u64) -> CommitDecision {
+    fn wait_for_decision(&self, number: u64, release_at: Option<Instant>) -> CommitDecision {
         let mut state = self.shared.state();
         loop {
             let decision = match state.gate.decide(number) {
                 CommitDecision::Wait if !state.is_stopped => {
-                    state.awaited[self.index] = Some(DecisionWait { number, lent: None });
+                    state.awaited[self.index] = Some(DecisionWait { number, release_at, lent: None });
                     state = wait_on(&self.shared.workers[self.index].decision_made, state);
                     continue;
                 }
@@ -659,11 +705,13 @@ enum StepOutcome {
 mod tests {
     use std::ops::ControlFlow;
     use std::sync::Arc;
+    use std::time::{Duration, Instant};
 
     use binlog::EventFormat;
 
-    use super::WorkerShared;
+    use super::{DecisionWait, WorkerShared};
     use crate::apply_plan::SourceStatement;
+    use crate::commit_gate::CommitDecision;
     use crate::commit_order::CommitOrder;
     use crate::replay_error::{ReplayError, TargetFailure};
     use crate::replay_progress::{AppliedState, ReplayProgress, StatementIntent};
@@ -751,6 +799,26 @@ mod tests {
             self.0 += 1;
             if self.0 < 3 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         }
+    }
+
+    #[test]
+    fn a_group_that_waits_long_releases_its_locks_for_the_first_one() {
+        let (queue, _groups) = GroupQueue::new(QueueLimits { open: 1, waiting: 1, bytes: 1 });
+        let sessions: Vec<Box<dyn TargetSession>> = vec![Box::new(IdleTarget), Box::new(IdleTarget)];
+        let shared = WorkerShared::new(&queue, CommitOrder::Strict, sessions, &ReplayProgress::default());
+        let mut state = shared.state();
+        state.gate.begin(0);
+        state.gate.begin(1);
+        state.gate.mark_applied(1);
+        let now = Instant::now();
+        state.awaited[1] = Some(DecisionWait { number: 1, release_at: Some(now), lent: None });
+        assert!(!state.release_locks(now.checked_sub(Duration::from_millis(1)).unwrap()));
+        assert_eq!(state.gate.peek(1), CommitDecision::Wait);
+        assert!(state.release_locks(now));
+        assert_eq!(state.gate.peek(1), CommitDecision::RollBack);
+        state.gate.mark_rolled_back(1);
+        state.gate.mark_applied(0);
+        assert!(!state.release_locks(now), "the first group waits for no lock");
     }
 
     #[test]
