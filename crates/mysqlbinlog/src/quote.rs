@@ -28,7 +28,8 @@ pub(crate) fn quote_from(out: &mut Vec<u8>, start: usize) {
     }
 }
 
-fn put_escaped(out: &mut Vec<u8>, bytes: &[u8]) {
+/// Appends bytes, escaped as in [`put_quoted`].
+pub(crate) fn put_escaped(out: &mut Vec<u8>, bytes: &[u8]) {
     match bytes.len() {
         // Growing by doubling would need twice the memory of a huge value.
         LARGE_SIZE.. => out.reserve_exact(bytes.iter().map(|byte| escaped_size(*byte)).sum()),

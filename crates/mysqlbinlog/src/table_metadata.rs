@@ -4,7 +4,7 @@ use binlog::{Collation, Column, ColumnType, Flavour, GeometryType, KeyPart, Tabl
 use sql::numbers::{put_u32, put_u64};
 use sql::quote;
 
-use crate::quote::put_quoted;
+use crate::quote::{put_escaped, put_quoted};
 
 /// Name of a generated invisible primary key.
 const GENERATED_KEY: &[u8] = b"my_row_id";
@@ -51,7 +51,10 @@ fn put_column(out: &mut Vec<u8>, column: &Column, is_generated: bool) -> TypeSup
         None => None,
     };
     if let Some(name) = name {
-        quote::put_name(out, name);
+        let mut quoted = Vec::with_capacity(name.len() + 2);
+        quote::put_name(&mut quoted, name);
+        // A line break in the name would end the comment.
+        put_escaped(out, &quoted);
         out.push(b' ');
     }
     let collation = column.collation.and_then(|id| Collation::new(id, Flavour::MySql));
