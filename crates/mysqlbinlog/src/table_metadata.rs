@@ -53,7 +53,8 @@ fn put_column(out: &mut Vec<u8>, column: &Column, is_generated: bool) -> TypeSup
     if let Some(name) = name {
         let mut quoted = Vec::with_capacity(name.len() + 2);
         quote::put_name(&mut quoted, name);
-        // A line break in the name would end the comment.
+        // A line break in the name would end the comment, and the rest would be SQL. mysqlbinlog escapes names here, but
+        // not in the primary key.
         put_escaped(out, &quoted);
         out.push(b' ');
     }
@@ -245,6 +246,19 @@ mod tests {
             "# Columns(`a` TEXT NOT NULL CHARSET latin1 COLLATE latin1_swedish_ci,\n\
              #         `b``c` ENUM NOT NULL('x', 'i\\'s') CHARSET latin1 COLLATE latin1_swedish_ci INVISIBLE)\n\
              # Primary Key(b`c, a(5))\n",
+        );
+    }
+
+    #[test]
+    fn line_breaks_in_names_do_not_end_the_comment() {
+        check(
+            TableMap {
+                column_types: &[3],
+                nullable: &[1],
+                optional: &[4, 6, 5, b'a', b'\n', b'\'', b'`', b'\\'],
+                ..map()
+            },
+            "# Columns(`a\\n\\'``\\\\` INT)\n",
         );
     }
 
