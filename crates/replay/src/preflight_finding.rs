@@ -96,6 +96,16 @@ impl PreflightFinding {
         };
         (!missing.is_empty()).then(|| Self::new(PreflightCheck::Gap, found, remedy))
     }
+
+    /// Returns the message about an obstacle that the user has allowed, without the remedy.
+    ///
+    /// # Panics
+    ///
+    /// If the check [cannot be allowed](PreflightCheck::can_be_allowed).
+    pub fn allowed_text(&self) -> String {
+        assert!(self.check.can_be_allowed(), "ours: an option allows this check");
+        format!("allowed by --allow-{}: {}", self.check.name(), self.found)
+    }
 }
 
 /// Includes the remedy and the option that allows the obstacle.
@@ -123,5 +133,7 @@ mod tests {
         };
         check(PreflightCheck::ReadOnly, "read-only: found; mend it");
         check(PreflightCheck::Gap, "gap: found; mend it; to replay anyway, give --allow-gap");
+        let allowed = PreflightFinding::new(PreflightCheck::Gap, "found", "mend it").allowed_text();
+        assert_eq!(allowed, "allowed by --allow-gap: found");
     }
 }

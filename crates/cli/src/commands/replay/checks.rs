@@ -88,7 +88,7 @@ pub(super) fn check(
     let (allowed, refused): (Vec<PreflightFinding>, Vec<PreflightFinding>) =
         findings.into_iter().partition(|finding| allow.allows(finding.check));
     for finding in &allowed {
-        warn!("allowed by --allow-{}: {}", finding.check.name(), finding.found);
+        warn!("{}", finding.allowed_text());
     }
     if !refused.is_empty() {
         return Err(CommandFailure::NotStarted(obstacles_error(&refused)));

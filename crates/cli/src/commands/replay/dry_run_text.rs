@@ -116,7 +116,7 @@ fn obstacles(report: &DryRunReport) -> String {
     };
     for DryRunFinding { finding, is_allowed } in &report.findings {
         match is_allowed {
-            true => line(&format!("allowed by --allow-{}: {}", finding.check.name(), finding.found)),
+            true => line(&finding.allowed_text()),
             false => line(&finding.to_string()),
         }
     }
