@@ -270,8 +270,8 @@ impl CommitGate {
         RetryDecision::Stop
     }
 
-    /// Records that one group waits, or may wait, for a lock of another. The later group yields only if it holds the lock; otherwise
-    /// it may wait.
+    /// Records that one group waits, or may wait, for a lock of another. The later group yields only if it holds the
+    /// lock; otherwise it may wait.
     pub fn resolve_conflict(&mut self, waiter: u64, holder: u64) {
         if waiter < holder && self.order != CommitOrder::Any {
             self.make_yield(holder, waiter);

@@ -24,11 +24,11 @@ use crate::run::group_queue::{ApplierMessage, GroupQueue};
 use crate::run::replay_monitor::{POLL_INTERVAL, ReplayMonitor};
 use crate::schedule::Schedule;
 
-/// Minimum time that an applied group waits to commit before it releases its locks for the first open group. A target
-/// reports a lock wait only after seconds.
+/// Minimum time that an applied group waits to commit before it releases its locks for the first open group. Without
+/// this, that group waits until the target's lock wait timeout, which is several seconds.
 const COMMIT_WAIT_MIN: Duration = Duration::from_millis(100);
-/// Minimum of the same wait, as a multiple of the time that the group took to apply. So little work is lost if the first
-/// open group waits for no lock.
+/// Minimum of the same wait, as a multiple of the time that the group took to apply. It limits the work that is lost if
+/// the first open group waits for no lock.
 const COMMIT_WAIT_FACTOR: u32 = 4;
 
 /// State shared by the workers. With thousands of commits per second, each condition variable wakes only the threads
@@ -667,12 +667,8 @@ impl<'s> ApplyWorker<'s, '_> {
             }
         };
         let own = seat.session();
-        (
-            own,
-            CommitWaitEnd::Decided(
-                decision.unwrap_or_else(|| self.wait_for_decision(number, Some(release_at))),
-            ),
-        )
+        let decision = decision.unwrap_or_else(|| self.wait_for_decision(number, Some(release_at)));
+        (own, CommitWaitEnd::Decided(decision))
     }
 
     /// Waits for the gate's next decision about a group.
