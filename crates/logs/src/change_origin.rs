@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use binlog::events::StatusVar;
-use binlog::{Event, EventFormat, EventHeader, EventType, RawEvent};
+use binlog::{Event, EventFormat, EventHeader, EventType, RawEvent, TransactionVerb};
 
 /// Origin of a change, from its transaction's GTID event and from the latest events with a statement.
 ///
@@ -27,6 +27,8 @@ pub struct ChangeOrigin {
     /// Text of the statement that the row changes belong to, if the log has it (`binlog_rows_query_log_events`, or
     /// `binlog_annotate_row_events` of MariaDB).
     pub statement: Option<Arc<[u8]>>,
+    /// XID of an XA transaction, such as `X'67',X'62',1`. A later event tells whether the transaction was committed.
+    pub xid: Option<Arc<str>>,
 }
 
 impl ChangeOrigin {
@@ -66,19 +68,29 @@ impl ChangeOrigin {
     }
 
     fn of_gtid(raw: &RawEvent<'_>, format: &EventFormat) -> Self {
-        let stamps = match raw.decode(format) {
-            Ok(Event::Gtid(event) | Event::AnonymousGtid(event)) => event.stamps,
-            Ok(Event::GtidTagged(event)) => Some(event.stamps),
-            _ => None,
+        let (stamps, xid) = match raw.decode(format) {
+            Ok(Event::Gtid(event) | Event::AnonymousGtid(event)) => (event.stamps, None),
+            Ok(Event::GtidTagged(event)) => (Some(event.stamps), None),
+            // MariaDB logs no XA START.
+            Ok(Event::MariadbGtid(event)) => {
+                let xid = event.details().ok().and_then(|details| details.xid);
+                (None, xid.map(|xid| xid.to_string().into()))
+            }
+            _ => (None, None),
         };
         let commit_us = stamps.map(|stamps| stamps.immediate_commit_us).filter(|micros| *micros > 0);
-        Self { commit_us, ..Self::begin(raw.header()) }
+        Self { commit_us, xid, ..Self::begin(raw.header()) }
     }
 
     fn pass_query(&mut self, raw: &RawEvent<'_>, format: &EventFormat) {
         let Ok(Event::Query(query)) = raw.decode(format) else { return };
         self.connection = Some(query.thread_id);
         self.sql_mode = 0;
+        match TransactionVerb::of(query.sql) {
+            TransactionVerb::Begin => self.xid = None,
+            TransactionVerb::XaStart => self.xid = TransactionVerb::xid(query.sql).map(Arc::from),
+            _ => {}
+        }
         // An unknown variable ends the list: its size is unknown.
         for variable in query.status.iter().map_while(Result::ok) {
             match variable {

@@ -363,15 +363,15 @@ impl ApplyPlanBuilder {
         self.session = Some(query.thread_id);
         match TransactionVerb::of(query.sql) {
             TransactionVerb::Begin => self.begin(None),
-            TransactionVerb::XaStart => self.begin(xid_of(query.sql, "XA START ")),
+            TransactionVerb::XaStart => self.begin(xid_of(query.sql)),
             TransactionVerb::XaEnd => {}
             TransactionVerb::Commit => self.commit(),
             TransactionVerb::Rollback => self.end(TransactionShape::RolledBack),
-            TransactionVerb::XaCommit => match xid_of(query.sql, "XA COMMIT ") {
+            TransactionVerb::XaCommit => match xid_of(query.sql) {
                 Some(xid) if !self.is_xa() => self.end(TransactionShape::XaCommit(xid)),
                 _ => self.commit(),
             },
-            TransactionVerb::XaRollback => match xid_of(query.sql, "XA ROLLBACK ") {
+            TransactionVerb::XaRollback => match xid_of(query.sql) {
                 Some(xid) if !self.is_xa() => self.end(TransactionShape::XaRollback(xid)),
                 _ => self.end(TransactionShape::RolledBack),
             },
@@ -756,11 +756,8 @@ fn incident_error(incident: &Incident<'_>) -> ApplyPlanError {
     ApplyPlanError::Incident(String::from_utf8_lossy(incident.message).into_owned())
 }
 
-/// Returns the XID after the verb: `X'67',X'62',1`, as servers write it.
-fn xid_of(sql: &[u8], verb: &str) -> Option<String> {
-    let text = str::from_utf8(sql).ok()?;
-    let xid = text.get(..verb.len()).filter(|start| start.eq_ignore_ascii_case(verb));
-    xid.and(text.get(verb.len()..)).map(|xid| xid.trim_end_matches(" ONE PHASE").to_owned())
+fn xid_of(sql: &[u8]) -> Option<String> {
+    TransactionVerb::xid(sql).map(str::to_owned)
 }
 
 /// Returns a `CREATE TABLE … START TRANSACTION …` without its query; `None` for any other statement.

@@ -50,6 +50,16 @@ impl TransactionVerb {
         let found = VERBS.iter().find(|(words, _)| starts_with(sql, words.as_bytes()));
         found.map_or(Self::Other, |(_, verb)| *verb)
     }
+
+    /// Returns the XID of an `XA` statement in a log, as servers write it: `X'67',X'62',1`.
+    pub fn xid(sql: &[u8]) -> Option<&str> {
+        let (words, _) = VERBS.iter().find(|(words, _)| starts_with(sql, words.as_bytes()))?;
+        if !words.starts_with("XA ") {
+            return None;
+        }
+        let xid = str::from_utf8(&sql[words.len()..]).ok()?.strip_prefix(' ')?;
+        Some(xid.trim_end_matches(" ONE PHASE"))
+    }
 }
 
 fn starts_with(sql: &[u8], words: &[u8]) -> bool {
@@ -87,5 +97,16 @@ mod tests {
         check("XA ROLLBACK X'7831',X'',1", TransactionVerb::XaRollback);
         check("/* c */ COMMIT", TransactionVerb::Other);
         check("CREATE PROCEDURE p() BEGIN END", TransactionVerb::Other);
+    }
+
+    #[test]
+    fn xids() {
+        let check = |sql: &str, expected| assert_eq!(TransactionVerb::xid(sql.as_bytes()), expected, "{sql}");
+        check("XA START X'7831',X'',1", Some("X'7831',X'',1"));
+        check("xa rollback X'7831',X'',1", Some("X'7831',X'',1"));
+        check("XA COMMIT X'7831',X'',1 ONE PHASE", Some("X'7831',X'',1"));
+        check("XA END", None);
+        check("ROLLBACK X'7831'", None);
+        check("SELECT 1", None);
     }
 }

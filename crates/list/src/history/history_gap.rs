@@ -36,6 +36,15 @@ pub enum HistoryGap {
         /// Text of the statement, on one line and possibly truncated.
         text: String,
     },
+    /// An XA transaction changed the row, but the logs neither commit it nor roll it back.
+    UndecidedXa {
+        /// XID of the transaction.
+        xid: Arc<str>,
+        /// Name of the log that contains the change.
+        log_name: Arc<str>,
+        /// Start of the change's event; in a compressed transaction, start of the payload event.
+        position: u64,
+    },
 }
 
 impl fmt::Display for HistoryGap {
@@ -56,6 +65,11 @@ impl fmt::Display for HistoryGap {
                 out,
                 "{log_name} at {position}: the history does not contain what this statement changed, and may lack \
                  changes before or after it: {text}"
+            ),
+            Self::UndecidedXa { xid, log_name, position } => write!(
+                out,
+                "{log_name} at {position}: the history does not contain the changes of the XA transaction {xid}: the logs \
+                 neither commit it nor roll it back; if a later log ends it, give that log, too"
             ),
         }
     }
@@ -83,6 +97,7 @@ impl HistoryGaps {
                 HistoryGap::MissingColumn { condition, .. },
             ) => known == condition,
             (HistoryGap::OtherColumns { .. }, HistoryGap::OtherColumns { .. }) => true,
+            (HistoryGap::UndecidedXa { xid: known, .. }, HistoryGap::UndecidedXa { xid, .. }) => known == xid,
             (known, gap) => known == gap,
         });
         if is_known {

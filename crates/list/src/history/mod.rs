@@ -6,6 +6,8 @@
 //!
 //! In a table without a primary key, no row can be followed: the history has all changes that meet the conditions.
 //!
+//! Changes of XA transactions that were rolled back, or neither committed nor rolled back, are left out.
+//!
 //! Where changes may be missed, a [`HistoryGap`] says so.
 
 mod history_gap;
@@ -14,6 +16,9 @@ mod row_search;
 mod row_tracer;
 mod table_completion;
 mod table_statement;
+mod xa_outcomes;
+
+use logs::ordered::PipelineLimits;
 
 pub use self::history_gap::{HistoryGap, HistoryGaps};
 pub use self::row_history::{
@@ -21,3 +26,19 @@ pub use self::row_history::{
 };
 pub use self::row_tracer::row_history;
 pub use self::table_completion::TableCompletion;
+use crate::IN_FLIGHT_MAX;
+use crate::event_range::EventRange;
+use crate::list_settings::{ChecksumPolicy, ListDamagePolicy, PAYLOAD_SIZE_LARGE};
+use crate::log_walk::ListWalk;
+
+/// Returns the walk over a whole log that ends at damage.
+fn history_walk(settings: &HistorySettings) -> ListWalk {
+    ListWalk {
+        range: EventRange::default(),
+        bounds: PipelineLimits { workers: settings.jobs, bytes: IN_FLIGHT_MAX },
+        checksums: ChecksumPolicy::Verify,
+        damage: ListDamagePolicy::Stop,
+        keyring: settings.keyring.clone(),
+        payload_size_large: PAYLOAD_SIZE_LARGE,
+    }
+}

@@ -2,22 +2,20 @@
 
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::Arc;
 
 use logs::archived_contents;
-use logs::ordered::PipelineLimits;
 
-use super::history_gap::HistoryGaps;
+use super::history_gap::{HistoryGap, HistoryGaps};
+use super::history_walk;
 use super::row_history::{
     HistoryBeginning, HistoryChange, HistoryEntry, HistorySettings, RowHistory, RowKey,
 };
 use super::row_search::{ChangePosition, FoundChange, RowIdentity, RowSearch, SearchFinding};
 use super::table_statement::SearchedTable;
-use crate::IN_FLIGHT_MAX;
-use crate::event_range::EventRange;
+use super::xa_outcomes::{XaOutcome, XaOutcomes};
 use crate::list_error::ListError;
-use crate::list_settings::{ChecksumPolicy, ListDamagePolicy, PAYLOAD_SIZE_LARGE};
 use crate::list_source::ListSource;
-use crate::log_walk::ListWalk;
 use crate::row_condition::{ConditionCoverage, RowCondition};
 
 /// Finds all changes of a row. Calls `on_progress` with the number of each log, from 0, before reading the log. If
@@ -42,6 +40,7 @@ pub fn row_history(
         gaps: HistoryGaps::default(),
         chosen_row: None,
         key: None,
+        xa_outcomes: XaOutcomes::default(),
     };
     let beginning = match tracer.trace_backward()? {
         HistoryBeginning::SeveralRows => tracer.list_matches()?,
@@ -85,6 +84,7 @@ struct RowTracer<'s> {
     chosen_row: Option<RowIdentity>,
     /// See [`RowHistory::key`].
     key: Option<RowKey>,
+    xa_outcomes: XaOutcomes,
 }
 
 /// End of the changes that were found backward.
@@ -113,7 +113,7 @@ impl RowTracer<'_> {
             loop {
                 let identity = self.identity();
                 let found = self.search(log, &identity, TraceDirection::Backward { limit })?;
-                match self.follow_backward(log, found, limit) {
+                match self.follow_backward(log, found, limit)? {
                     TraceStep::Continue => break,
                     TraceStep::SearchAgain(position) => limit = Some(position),
                     TraceStep::End(beginning) => return Ok(beginning),
@@ -129,11 +129,11 @@ impl RowTracer<'_> {
         log: usize,
         mut found: Vec<SearchFinding>,
         limit: Option<ChangePosition>,
-    ) -> TraceStep {
+    ) -> Result<TraceStep, ListError> {
         found.retain(|found| limit.is_none_or(|limit| found.position() < limit));
         while let Some(finding) = found.pop() {
             let Some(FoundChange { position, entry, states, before, after, key, names_key }) =
-                self.change_of(finding)
+                self.change_of(log, finding)?
             else {
                 continue;
             };
@@ -141,12 +141,12 @@ impl RowTracer<'_> {
             if is_first {
                 self.key = Some(key);
                 if key == RowKey::Missing {
-                    return TraceStep::End(HistoryBeginning::SeveralRows);
+                    return Ok(TraceStep::End(HistoryBeginning::SeveralRows));
                 }
             }
             // A DELETE of an earlier row with the same key is no change of this row.
             if !states.after && !is_first {
-                return TraceStep::End(HistoryBeginning::Unknown);
+                return Ok(TraceStep::End(HistoryBeginning::Unknown));
             }
             if is_first {
                 let key = after.as_ref().or(before.as_ref()).filter(|_| key == RowKey::Primary && !names_key);
@@ -158,7 +158,7 @@ impl RowTracer<'_> {
             let change = entry.change;
             self.entries.push(entry);
             if change == HistoryChange::Insert {
-                return TraceStep::End(HistoryBeginning::Created);
+                return Ok(TraceStep::End(HistoryBeginning::Created));
             }
             // Without its key columns, the row keeps its identity.
             let identity = before.unwrap_or_else(|| self.identity());
@@ -168,10 +168,10 @@ impl RowTracer<'_> {
             let before = before.unwrap_or_else(|| self.settings.conditions.clone());
             let is_changed = !is_same(&identity, &before) || has_gaps && identity != before;
             if is_changed {
-                return TraceStep::SearchAgain(position);
+                return Ok(TraceStep::SearchAgain(position));
             }
         }
-        TraceStep::Continue
+        Ok(TraceStep::Continue)
     }
 
     /// Finds all changes of rows that meet the conditions before or after the change. Without a key, the changes of one
@@ -181,7 +181,7 @@ impl RowTracer<'_> {
         for log in 0..self.settings.sources.len() {
             let found = self.search(log, &self.settings.conditions, TraceDirection::Forward)?;
             for finding in found {
-                let change = self.change_of(finding);
+                let change = self.change_of(log, finding)?;
                 self.entries.extend(change.map(|change| change.entry));
             }
         }
@@ -202,7 +202,7 @@ impl RowTracer<'_> {
             loop {
                 let identity = self.identity();
                 let found = self.search(log, &identity, TraceDirection::Forward)?;
-                match self.follow_forward(found, limit) {
+                match self.follow_forward(log, found, limit)? {
                     TraceStep::Continue => break,
                     TraceStep::SearchAgain(position) => limit = Some(position),
                     TraceStep::End(_) => return Ok(()),
@@ -214,40 +214,58 @@ impl RowTracer<'_> {
     }
 
     /// Adds the changes of the row after `limit`, the oldest first.
-    fn follow_forward(&mut self, found: Vec<SearchFinding>, limit: Option<ChangePosition>) -> TraceStep {
+    fn follow_forward(
+        &mut self,
+        log: usize,
+        found: Vec<SearchFinding>,
+        limit: Option<ChangePosition>,
+    ) -> Result<TraceStep, ListError> {
         let is_later = |found: &SearchFinding| limit.is_none_or(|limit| found.position() > limit);
         for finding in found.into_iter().filter(is_later) {
-            let Some(FoundChange { position, entry, states, after, .. }) = self.change_of(finding) else {
+            let Some(FoundChange { position, entry, states, after, .. }) = self.change_of(log, finding)?
+            else {
                 continue;
             };
             if !states.before {
                 // Another row got this key.
-                return TraceStep::End(HistoryBeginning::Unknown);
+                return Ok(TraceStep::End(HistoryBeginning::Unknown));
             }
             let change = entry.change;
             self.entries.push(entry);
             if change == HistoryChange::Delete {
-                return TraceStep::End(HistoryBeginning::Unknown);
+                return Ok(TraceStep::End(HistoryBeginning::Unknown));
             }
             let identity = after.unwrap_or_else(|| self.identity());
             let is_changed = !is_same(&identity, &self.identity());
             self.current = Some(identity);
             if is_changed {
-                return TraceStep::SearchAgain(position);
+                return Ok(TraceStep::SearchAgain(position));
             }
         }
-        TraceStep::Continue
+        Ok(TraceStep::Continue)
     }
 
-    /// Returns the change of a finding, or keeps its gaps.
-    fn change_of(&mut self, finding: SearchFinding) -> Option<FoundChange> {
-        match finding {
-            SearchFinding::Change(change) => Some(*change),
+    /// Returns the change of a finding in this log, if it was committed; otherwise keeps the gaps.
+    fn change_of(&mut self, log: usize, finding: SearchFinding) -> Result<Option<FoundChange>, ListError> {
+        let change = match finding {
+            SearchFinding::Change(change) => *change,
             SearchFinding::Gaps(_, gaps) => {
                 self.gaps.join(gaps);
-                None
+                return Ok(None);
+            }
+        };
+        let entry = &change.entry;
+        let Some(xid) = &entry.origin.xid else { return Ok(Some(change)) };
+        let place = (log, entry.position);
+        match self.xa_outcomes.find(self.settings, place, xid, self.on_progress)? {
+            Some(XaOutcome::Committed) => return Ok(Some(change)),
+            Some(XaOutcome::RolledBack) => {}
+            None => {
+                let (log_name, position) = (Arc::clone(&entry.log_name), entry.position);
+                self.gaps.add(HistoryGap::UndecidedXa { xid: Arc::clone(xid), log_name, position });
             }
         }
+        Ok(None)
     }
 
     /// Returns the identity to search for.
@@ -272,21 +290,13 @@ impl RowTracer<'_> {
         {
             return Ok(Vec::new());
         }
-        let walk = ListWalk {
-            range: EventRange::default(),
-            bounds: PipelineLimits { workers: self.settings.jobs, bytes: IN_FLIGHT_MAX },
-            checksums: ChecksumPolicy::Verify,
-            damage: ListDamagePolicy::Stop,
-            keyring: self.settings.keyring.clone(),
-            payload_size_large: PAYLOAD_SIZE_LARGE,
-        };
         let completion = self.settings.completion.as_ref();
         let has_one_definition = completion.is_some();
         let searched = SearchedTable { database, table, identity, has_one_definition };
         let search = RowSearch { searched, completion, sightings: &self.sightings };
         let mut found: Vec<SearchFinding> = Vec::new();
         let sources = std::slice::from_ref(&self.settings.sources[log]);
-        let torn = walk.run(sources, &search, |part| {
+        let torn = history_walk(self.settings).run(sources, &search, |part| {
             for finding in part {
                 if let TraceDirection::Backward { limit } = direction
                     && limit.is_none_or(|limit| finding.position() < limit)
@@ -343,9 +353,10 @@ fn push_finding(found: &mut Vec<SearchFinding>, finding: SearchFinding) {
 
 impl SearchFinding {
     /// Returns whether a backward trace needs no findings of this search before this one: the row is created here, or
-    /// had another identity before.
+    /// had another identity before. A change of an XA transaction may have been rolled back.
     fn ends_search(&self, identity: &[RowCondition]) -> bool {
         match self {
+            Self::Change(found) if found.entry.origin.xid.is_some() => false,
             Self::Change(found) => {
                 found.entry.change == HistoryChange::Insert
                     || found.before.as_ref().is_some_and(|before| !is_same(before, identity))
