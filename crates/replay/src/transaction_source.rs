@@ -47,6 +47,7 @@ pub struct TransactionSource {
     progress: SourceProgress,
     omissions: LogOmissions,
     torn_end: TornEndPolicy,
+    positions: PositionPolicy,
     torn_ends: Vec<String>,
 }
 
@@ -57,6 +58,15 @@ enum TornEndPolicy {
     Refuse,
     /// The source ends before the incomplete transaction.
     EndBefore,
+}
+
+/// Positions of a log that was compressed or decompressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PositionPolicy {
+    /// Positions in the source's log.
+    Source,
+    /// Positions in the file as it is now.
+    File,
 }
 
 /// Counts and findings of the logs read so far.
@@ -133,6 +143,7 @@ impl TransactionSource {
             progress: SourceProgress::default(),
             omissions: LogOmissions::default(),
             torn_end: TornEndPolicy::Refuse,
+            positions: PositionPolicy::Source,
             torn_ends: Vec::new(),
         }
     }
@@ -185,6 +196,12 @@ impl TransactionSource {
     /// callers that need only the complete transactions of a log that its server still writes.
     pub const fn end_before_torn_transactions(&mut self) {
         self.torn_end = TornEndPolicy::EndBefore;
+    }
+
+    /// From now on, positions are those in the files as they are now, not in the source's logs. They differ in logs that
+    /// were compressed or decompressed.
+    pub const fn use_file_positions(&mut self) {
+        self.positions = PositionPolicy::File;
     }
 
     /// Returns the incomplete ends of logs in use that were left out so far, as texts.
@@ -384,8 +401,10 @@ impl TransactionSource {
             ReplayLog::Stdin => LogReader::from_stdin(),
         };
         // The file of rewritten positions is written before its log, and states the size of the log's file.
-        let positions = match (&log, reader.size()?) {
-            (ReplayLog::File(path), Some(size)) => RewritePositions::open(path, size)?,
+        let positions = match (&log, reader.size()?, self.positions) {
+            (ReplayLog::File(path), Some(size), PositionPolicy::Source) => {
+                RewritePositions::open(path, size)?
+            }
             _ => None,
         };
         if let Some(keyring) = self.keys.keyring()? {

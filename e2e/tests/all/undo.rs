@@ -1,6 +1,7 @@
 //! `bintide undo` on logs of real servers: applied to the server, the inverse of transactions restores the tables, and
 //! the inverse of the inverse changes them again.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -86,6 +87,40 @@ fn inverses_of_random_transactions_restore_the_tables() -> Result<()> {
         ensure!(ran.code == Some(0), "{options:?}: {}", ran.stderr);
         ensure!(server.sql(ROWS)? == after, "{options:?}: the inverse of the inverse is not the change");
     }
+    Ok(())
+}
+
+/// A compressed log has other positions than the source's log: `dump` and `undo` use those of the file.
+#[test]
+fn positions_are_those_of_the_file() -> Result<()> {
+    let directory = TempDir::new()?;
+    let log = directory.path().join("types.binlog");
+    fs::copy(workspace_root().join("samples/types-full-metadata.binlog"), &log)?;
+    let run = |args: &[&str]| -> Result<String> {
+        let output = Command::new(bintide()?).env_clear().args(args).arg(&log).output()?;
+        ensure!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        Ok(String::from_utf8(output.stdout)?)
+    };
+    run(&["compress"])?;
+    ensure!(directory.path().join("positions.types.binlog").exists(), "compress has changed no position");
+    let listed = run(&["dump", "--transactions", "--json"])?;
+    let mut compared = 0;
+    for line in listed.lines() {
+        let transaction: serde_json::Value = serde_json::from_str(line)?;
+        let number = |name: &str| transaction[name].as_u64().with_context(|| format!("{line} has no {name}"));
+        if number("rows")? == 0 {
+            continue;
+        }
+        let (start, stop) = (number("pos")?, number("end_pos")?);
+        let (start, stop) = (
+            format!("--start-position=types.binlog:{start}"),
+            format!("--stop-position=types.binlog:{stop}"),
+        );
+        let gtid = format!("--gtid={}", transaction["gtid"].as_str().context("no GTID")?);
+        ensure!(run(&["undo", "--sql", &start, &stop])? == run(&["undo", "--sql", &gtid])?, "{line}");
+        compared += 1;
+    }
+    ensure!(compared > 2, "{listed}");
     Ok(())
 }
 

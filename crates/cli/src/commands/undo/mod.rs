@@ -383,6 +383,8 @@ fn collect(
     leave_out_archived(&mut found, &selection, &gtids);
     let mut source = TransactionSource::new(found.replay_logs(), found.keyring.clone(), TRANSACTION_MEMORY);
     source.leave_out_logs(&selection, &AppliedState::default()).map_err(failed)?;
+    // `dump` and `history` show these positions.
+    source.use_file_positions();
     // The server may write to its newest log.
     source.end_before_torn_transactions();
     let mut selector = TransactionSelector::new(&selection, source.log_names())
