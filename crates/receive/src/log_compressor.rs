@@ -203,15 +203,20 @@ impl CompressionThread {
         let mut reported = HashSet::new();
         let mut unchanged = UnchangedLogs::load(&self.setup.directory);
         while let Some(log) = self.wait_for_log(&mut waiting) {
-            let Some(error) = self.compress_if_needed(&log, &mut unchanged) else {
-                waiting.mark_done(&log);
-                reported.clear();
-                continue;
+            let error = match self.compress_if_needed(&log, &mut unchanged) {
+                Ok(()) => {
+                    waiting.mark_done(&log);
+                    reported.clear();
+                    continue;
+                }
+                Err(_) if self.is_stopping() => continue,
+                Err(error) => error,
             };
-            if self.is_stopping() {
+            let pause = waiting.mark_failed(&log, self.began.elapsed());
+            // The log is compressed when its client has read it.
+            if matches!(error, RewriteError::InUse { .. }) {
                 continue;
             }
-            let pause = waiting.mark_failed(&log, self.began.elapsed());
             self.stats.count_compression_failure();
             if reported.insert(error.to_string().replace(&log.display().to_string(), "")) {
                 self.reporter.notice(&ReceiveNotice::CompressionFailed { error: &error, log: &log, pause });
@@ -219,29 +224,25 @@ impl CompressionThread {
         }
     }
 
-    /// Compresses a log if it exists, is not compressed yet, and was not left unchanged by an earlier run. Returns the
-    /// error on failure.
-    fn compress_if_needed(&self, log: &Path, unchanged: &mut UnchangedLogs) -> Option<RewriteError> {
+    /// Compresses a log if it exists, is not compressed yet, and was not left unchanged by an earlier run.
+    fn compress_if_needed(&self, log: &Path, unchanged: &mut UnchangedLogs) -> Result<(), RewriteError> {
         // Compression was switched off at this moment.
-        let level = self.setup.control.compression()?;
-        match is_compressed(log) {
-            Ok(is_compressed) if is_compressed || unchanged.contains(log, level) => {
-                self.count_as_received(log);
-                return None;
-            }
-            Ok(_) => {}
-            Err(error) => return Some(error.into()),
+        let Some(level) = self.setup.control.compression() else { return Ok(()) };
+        if is_compressed(log)? || unchanged.contains(log, level) {
+            self.count_as_received(log);
+            return Ok(());
         }
         match self.compress(log, level) {
             Ok(RewriteOutcome::Unchanged) => {
                 let closed = self.shared.lock_requests().closed.clone();
                 // Without the list, the next run reads the log again.
                 let _ = unchanged.add(log, level, &closed);
-                None
+                Ok(())
             }
-            Ok(_) => None,
-            // A missing log was purged in the meantime.
-            Err(error) => Some(error).filter(|_| log.exists()),
+            Ok(_) => Ok(()),
+            // It was purged in the meantime.
+            Err(_) if !log.exists() => Ok(()),
+            Err(error) => Err(error),
         }
     }
 
@@ -303,6 +304,7 @@ impl CompressionThread {
             event_size_max: EVENT_SIZE_MAX,
             old_format: OldFormatPolicy::Refuse,
         });
+        let control = &self.setup.control;
         let size = fs::metadata(log).map_or(0, |found| found.len());
         let keyring = self.setup.keyring.as_ref().map(read_keyring).transpose()?.map(Arc::new);
         let job = FileJob {
@@ -314,7 +316,8 @@ impl CompressionThread {
             encryption: OutputEncryption::Preserve,
             check: ContentCheck::Skip,
             write_mode: WriteMode::Write,
-            may_replace: |_| true,
+            // A client may have begun to read the log meanwhile.
+            may_replace: &|log| control.count_compressible(&[log.to_owned()]) == 1,
         };
         // A list of positions without its log remains from an interrupted run.
         let _ = fs::remove_file(positions_path(log));

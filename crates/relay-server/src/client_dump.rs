@@ -182,9 +182,11 @@ impl<'d, 's> ClientDump<'d, 's> {
         let uuid = text("replica_uuid").or_else(|| text("slave_uuid"));
         let (server_id, form) = (self.request.server_id, self.session.sql.form);
         let activity = self.activity(ClientActivity::SENDING);
+        let position = self.requested_position();
         let displaced =
             self.session.shared.clients.begin_dump(self.session.registration, activity, |client| {
                 (client.server_id, client.server_uuid, client.form) = (Some(server_id), uuid, Some(form));
+                client.position = position;
             });
         // Until its thread has ended, an earlier dump would count as another replica.
         if let Some(gate) = &self.session.shared.options.ack_gate {
@@ -192,6 +194,14 @@ impl<'d, 's> ClientDump<'d, 's> {
         }
         // Wake an earlier dump that may be waiting.
         self.session.shared.growth.record();
+    }
+
+    /// Returns the requested log and position. Visible before the log is opened: until then, the receiver could compress
+    /// the log, and the position would be wrong.
+    fn requested_position(&self) -> Option<(String, u64)> {
+        let DumpRequest { file, position, mode, .. } = &self.request;
+        let is_by_position = *mode == DumpMode::Position && !file.is_empty();
+        is_by_position.then(|| (String::from_utf8_lossy(file).into_owned(), *position))
     }
 
     fn set_activity(&self, state: &'static str) {

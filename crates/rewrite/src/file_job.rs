@@ -1,5 +1,6 @@
 //! Rewrite of one file, in place or to another file.
 
+use std::fmt;
 use std::fs;
 use std::io::{self, BufWriter, Read, Write};
 use std::ops::ControlFlow;
@@ -22,7 +23,7 @@ use crate::{
 };
 
 /// A file to rewrite.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct FileJob<'p> {
     /// The log.
     pub source: &'p Path,
@@ -40,9 +41,17 @@ pub struct FileJob<'p> {
     pub check: ContentCheck,
     /// Dry run or real run.
     pub write_mode: WriteMode,
-    /// Called right before the rewrite replaces the log itself. Returns false if another process may be writing to the
-    /// log.
-    pub may_replace: fn(&Path) -> bool,
+    /// Called right before the rewrite replaces the log itself. Returns false if the log is in use: another process may
+    /// be writing to it, or needs its positions.
+    pub may_replace: &'p (dyn Fn(&Path) -> bool + Sync),
+}
+
+impl fmt::Debug for FileJob<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { source, target, action, .. } = self;
+        let mut fields = out.debug_struct("FileJob");
+        fields.field("source", source).field("target", target).field("action", action).finish_non_exhaustive()
+    }
 }
 
 /// Treatment of an encrypted log's encryption.

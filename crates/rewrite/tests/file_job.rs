@@ -35,7 +35,7 @@ fn refusal(may_replace: fn(&Path) -> bool, on_progress: fn(&Path) -> ControlFlow
         encryption: OutputEncryption::Preserve,
         check: ContentCheck::Skip,
         write_mode: WriteMode::Write,
-        may_replace,
+        may_replace: &may_replace,
     };
     let error = rewrite_file(&job, &mut |_| on_progress(&log));
     assert_eq!(fs::read(&log).unwrap(), fs::read(&sample).unwrap());

@@ -64,7 +64,7 @@ fn rewrite_all(logs: &[PathBuf], action: RewriteAction, keyring: Option<&Path>) 
             encryption: OutputEncryption::Preserve,
             check: ContentCheck::Compare,
             write_mode: WriteMode::Write,
-            may_replace: |_| true,
+            may_replace: &|_| true,
         };
         let file = rewrite_file(&job, &mut |_| ControlFlow::Continue(()))?;
         ensure!(

@@ -478,7 +478,7 @@ impl RewriteRun<'_> {
             encryption: if common.plain { OutputEncryption::Remove } else { OutputEncryption::Preserve },
             check: if common.verify { ContentCheck::Compare } else { ContentCheck::Skip },
             write_mode: if common.dry_run { WriteMode::DryRun } else { WriteMode::Write },
-            may_replace: |path| logs::find_writer(path) != logs::WriterPresence::Open,
+            may_replace: &|path| logs::find_writer(path) != logs::WriterPresence::Open,
         };
         let done = match rewrite_file(&job, progress) {
             Err(rewrite::RewriteError::InUse { .. }) => return Ok(RewriteEnd::InUse),
