@@ -271,7 +271,7 @@ impl LogReceiver {
                 Disconnect::StartUnavailable(error) => return Err(ReceiveFailure::NotStarted(error)),
                 Disconnect::DiskError(error) => return Err(self.disk_failure(&mut store, error)),
                 Disconnect::Keyring(error) => {
-                    if !self.rotation.has_begun() || !self.wait_for_keyring(&error) {
+                    if !self.rotation.has_begun() || !self.wait_for_keyring(&mut store, &error) {
                         let error = ReceiveError::Keyring(error);
                         self.schedule_retry(&mut store, error, SourceTrouble::Permanent)?;
                     }
@@ -349,7 +349,10 @@ impl LogReceiver {
         let (has_begun, before) = (self.rotation.has_begun(), self.rotation.current());
         let Some(pause) = self.rotation.next_backoff(trouble) else {
             if stays || self.named_source != NamedSource::None {
-                self.pause_after(&error);
+                // Another thread may have named another source meanwhile.
+                if !self.control.ends_connection() {
+                    self.pause_after(&error);
+                }
                 return Ok(());
             }
             return Err(if has_begun {
@@ -493,10 +496,13 @@ impl LogReceiver {
     }
 
     /// Waits up to `KEYRING_TIMEOUT` for a valid keyring file, or for cancellation. Returns false after a timeout.
-    fn wait_for_keyring(&self, error: &logs::LogError) -> bool {
+    fn wait_for_keyring(&self, store: &mut StoreWriter, error: &logs::LogError) -> bool {
         self.say(&ReceiveNotice::KeyringWait { error, timeout: KEYRING_TIMEOUT });
         for _ in 0..KEYRING_TIMEOUT.as_millis() / BACKOFF_MIN.as_millis() {
-            self.sleep_unless_cancelled(BACKOFF_MIN);
+            sleep_unless(BACKOFF_MIN, || {
+                self.serve_requests(store);
+                self.options.cancel.is_cancelled()
+            });
             if self.options.cancel.is_cancelled() || self.settings.at_rest.check().is_ok() {
                 return true;
             }
