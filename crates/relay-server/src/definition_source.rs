@@ -9,6 +9,8 @@ use wire::ServerError;
 
 /// Maximum duration of a statement in milliseconds. Needed because clients wait for each other.
 const STATEMENT_TIME_MAX_MS: u32 = 30_000;
+/// Maximum time that a statement waits for a lock, in seconds.
+const LOCK_TIME_MAX_S: u32 = 5;
 
 /// Server that answers queries for table definitions, over one connection. The connection opens at the first query.
 pub(crate) struct DefinitionSource {
@@ -65,6 +67,8 @@ impl DefinitionSource {
         for limit in [
             format!("max_execution_time = {STATEMENT_TIME_MAX_MS}"),
             format!("max_statement_time = {seconds}"),
+            // SHOW CREATE TABLE waits for a lock of the table, and no other limit ends this wait.
+            format!("lock_wait_timeout = {LOCK_TIME_MAX_S}"),
         ] {
             match connection.run(&format!("SET SESSION {limit}")) {
                 Ok(()) | Err(ConnectionError::Refused { .. }) => {}

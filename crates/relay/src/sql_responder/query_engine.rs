@@ -261,9 +261,11 @@ fn collect(statement: &mut Statement<'_>) -> Result<SqlRows, Error> {
         }
         rows.push(values);
     }
-    let column = |at: usize| SqlColumn {
-        name: names[at].clone(),
-        kind: declared[at].unwrap_or_else(|| common_kind(rows.iter().map(|row: &Vec<SqlValue>| &row[at]))),
+    let column = |at: usize| {
+        let values = || rows.iter().map(|row: &Vec<SqlValue>| &row[at]);
+        // A UNION can have other values in a later SELECT.
+        let declared = declared[at].filter(|declared| values().all(|value| has_kind(value, *declared)));
+        SqlColumn { name: names[at].clone(), kind: declared.unwrap_or_else(|| common_kind(values())) }
     };
     let columns = (0..names.len()).map(column).collect();
     Ok(SqlRows { columns, rows })
@@ -274,6 +276,15 @@ fn kind_of(declared: &str) -> SqlColumnKind {
         "INTEGER" => SqlColumnKind::Integer,
         "REAL" => SqlColumnKind::Double,
         _ => SqlColumnKind::Text,
+    }
+}
+
+/// Returns whether a column of this type can have the value without a loss.
+fn has_kind(value: &SqlValue, kind: SqlColumnKind) -> bool {
+    match kind {
+        SqlColumnKind::Text => true,
+        SqlColumnKind::Double => !matches!(value, SqlValue::Text(_)),
+        SqlColumnKind::Integer => !matches!(value, SqlValue::Text(_) | SqlValue::Double(_)),
     }
 }
 
