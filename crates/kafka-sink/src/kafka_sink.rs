@@ -399,6 +399,11 @@ impl BrokerSink for KafkaSink {
         self.sender.discard_transaction(&self.pending)?;
         let records = &mut self.pending.records;
         records.truncate(records.marked());
+        // The transaction is over, and no discarded record waits.
+        self.pending.begun = (records.len() > 0).then(Instant::now);
+        if self.pending.begun.is_none() && self.running.is_none() {
+            self.state.end_waiting();
+        }
         if let Some(repeats) = &mut self.repeats {
             repeats.rewind();
         }
