@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use binlog::PayloadOpener;
 use binlog::encryption::Keyring;
+use binlog::{MAGIC, PayloadOpener};
 use logs::{
     EndOfLog, EventWalk, LogError, LogReader, LogWalk, PayloadEndStep, PayloadFailure, PieceReader,
     PieceSizes, ReadOutcome, WalkEvent, WalkStep,
@@ -76,7 +76,8 @@ impl<'s> StoreReader<'s> {
     }
 
     /// Reads one log from its start, or from another event on. After each event, `demand` decides whether to continue.
-    /// For the last log, which may still be written, returns a message if its end is torn.
+    /// For the last log, which may still be written, returns a message if its end is torn. A log without events is an
+    /// error.
     pub(crate) fn read_log(
         &mut self,
         number: u32,
@@ -111,7 +112,12 @@ impl<'s> StoreReader<'s> {
                 ReadOutcome::End(EndOfLog::Torn(torn)) => {
                     let error = walk.reader().torn_error(torn);
                     let is_last = number as usize + 1 == self.store.logs.len();
-                    return if is_last { Ok(Some(error.to_string())) } else { Err(error.into()) };
+                    let has_events = torn.offset > MAGIC.len() as u64;
+                    return if is_last && has_events {
+                        Ok(Some(error.to_string()))
+                    } else {
+                        Err(error.into())
+                    };
                 }
                 ReadOutcome::End(_) => {
                     self.monitor.advance(walk.reader().position().saturating_sub(position))?;
