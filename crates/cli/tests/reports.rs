@@ -270,6 +270,43 @@ fn repairs_are_reported() {
     assert_eq!(String::from_utf8_lossy(&output.stderr), expected);
 }
 
+/// A fault in a whole transaction stays in the copy: the log is not said to need no repair.
+#[test]
+fn faults_of_repaired_copies_are_reported() {
+    let directory = tempfile::tempdir().expect("could not create a directory");
+    let (log, copy) = (directory.path().join("log"), directory.path().join("copy"));
+    let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/../../samples/types-no-checksum.binlog");
+    let mut bytes = std::fs::read(sample).expect("no sample");
+    // `end_log_pos` of the last Xid event (27 bytes), before the Stop event (19 bytes).
+    let end_log_pos = bytes.len() - 19 - 27 + 13;
+    bytes[end_log_pos] ^= 1;
+    std::fs::write(&log, &bytes).expect("could not write the log");
+    let (log, copy) = (log.to_str().expect("not UTF-8"), copy.to_str().expect("not UTF-8"));
+    let output = bintide(&["verify", log, "--repair-tail", copy]);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let expected = format!(
+        "bintide: {copy} still has 1 fault: --repair-tail removes only a torn or incomplete end. Restore the log \
+         from another copy\nwrote {copy}: all 54,011 bytes of {log}, which has no torn or incomplete \
+         end\n"
+    );
+    assert_eq!((errors.as_ref(), output.status.code()), (expected.as_str(), Some(1)));
+    assert_eq!(std::fs::read(copy).expect("no copy"), bytes);
+}
+
+/// A file without any event is not a store without transactions.
+#[test]
+fn files_without_events_are_not_compared() {
+    let directory = tempfile::tempdir().expect("could not create a directory");
+    let log = directory.path().join("log");
+    for (bytes, reason) in [(&b""[..], "is empty: omit it"), (b"\xfebin", "has no events")] {
+        std::fs::write(&log, bytes).expect("could not write the log");
+        let log = log.to_str().expect("not UTF-8");
+        let output = bintide(&["diff", log, log]);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && errors.contains(reason), "{output:?}");
+    }
+}
+
 #[test]
 fn verdicts_as_json() {
     let verdict = json(&["verify", "--json", "rotation", "xa.sql"]);

@@ -8,7 +8,7 @@ use clap::Args;
 use inspect::InspectError;
 use inspect::verify::{self, LogOrder, LogVerdict, VerifyInput, VerifyReport, VerifyVerdict};
 use serde_json::json;
-use tracing::error;
+use tracing::{error, warn};
 
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
 use crate::global_args::GlobalArgs;
@@ -60,7 +60,7 @@ pub(crate) fn run(command: &VerifyArgs, global: &GlobalArgs) -> CommandResult {
         false => print_text(&verdicts, ReportStyle::new(global.color.on_stdout()), global, &mut out),
     })?;
     if let Some(copy) = &command.repair_tail {
-        repair_tail(&found, copy, global)?;
+        repair_tail(&found, copy, &verdicts, global)?;
     }
     Ok(match verdicts.verdict() {
         VerifyVerdict::Sound => CommandVerdict::Success,
@@ -107,16 +107,31 @@ fn check_repair(found: &InputLogs, copy: &Path) -> Result<(), CommandFailure> {
     }
 }
 
-fn repair_tail(found: &InputLogs, copy: &Path, global: &GlobalArgs) -> Result<(), CommandFailure> {
+fn repair_tail(
+    found: &InputLogs,
+    copy: &Path,
+    verdicts: &VerifyReport,
+    global: &GlobalArgs,
+) -> Result<(), CommandFailure> {
     let [location @ InputLocation::File(log)] = found.locations.as_slice() else {
         return Err(CommandFailure::NotStarted(anyhow!("--repair-tail copies one log: give one file")));
     };
     let reader = found.open(location).map_err(|error| CommandFailure::NotStarted(add_advice(error)))?;
     let repaired = verify::repair_tail(log, reader, copy).map_err(anyhow::Error::new)?;
+    let kept_faults = verdicts.faults.iter().filter(|fault| fault.offset < repaired.whole_end).count() as u64;
+    if kept_faults > 0 {
+        let (copy, faults) = (copy.display(), counted(kept_faults, "fault"));
+        warn!(
+            "{copy} still has {faults}: --repair-tail removes only a torn or incomplete end. Restore the log from another copy"
+        );
+    }
     if !global.quiet {
         let (kept, cut) = (counted(repaired.bytes_kept, "byte"), count(repaired.bytes_cut));
         let (copy, log) = (copy.display(), log.display());
         match (repaired.bytes_cut, repaired.was_in_use) {
+            (0, false) if kept_faults > 0 => screen::write_line(format_args!(
+                "wrote {copy}: all {kept} of {log}, which has no torn or incomplete end"
+            )),
             (0, false) => screen::write_line(format_args!(
                 "{log} needs no repair: {copy} is an identical copy of {kept}"
             )),

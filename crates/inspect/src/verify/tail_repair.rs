@@ -19,6 +19,8 @@ pub struct TailRepair {
     pub bytes_kept: u64,
     /// Bytes left out after that.
     pub bytes_cut: u64,
+    /// End of the last whole transaction, in bytes from the start of the log. An encrypted log has a header before it.
+    pub whole_end: u64,
     /// True if the log was flagged as in use. The copy is not.
     pub was_in_use: bool,
 }
@@ -197,7 +199,12 @@ fn write_copy(log: &Path, copy: &Path, end: u64, in_use: bool) -> Result<TailRep
     target.as_file().sync_all().map_err(at("write", copy))?;
     target.persist_noclobber(copy).map_err(|error| at("create", copy)(error.error))?;
     sync_parent(copy).map_err(at("sync the directory entry of", copy))?;
-    Ok(TailRepair { bytes_kept: kept, bytes_cut: metadata.len().saturating_sub(kept), was_in_use: in_use })
+    Ok(TailRepair {
+        bytes_kept: kept,
+        bytes_cut: metadata.len().saturating_sub(kept),
+        whole_end: end,
+        was_in_use: in_use,
+    })
 }
 
 /// Flips one bit of the first event's flags. The cipher of encrypted logs preserves bit flips, so this works there,

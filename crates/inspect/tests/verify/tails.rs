@@ -105,7 +105,7 @@ fn every_cut_is_repaired_to_the_last_whole_transaction() {
         let bytes_cut = size as u64 - expected;
         assert_eq!(
             repaired.expect("no repaired copy"),
-            TailRepair { bytes_kept: expected, bytes_cut, was_in_use: true }
+            TailRepair { bytes_kept: expected, bytes_cut, whole_end: expected, was_in_use: true }
         );
         let copy = copy.expect("no repaired copy");
         assert_eq!(copy[4 + 17] & 1, 0, "the copy is flagged as in use");
@@ -121,7 +121,7 @@ fn zeros_after_the_last_transaction_are_cut() {
     let size = bytes.len() as u64;
     assert_eq!(
         repaired.expect("no repaired copy"),
-        TailRepair { bytes_kept: size, bytes_cut: 4096, was_in_use: false }
+        TailRepair { bytes_kept: size, bytes_cut: 4096, whole_end: size, was_in_use: false }
     );
     assert_eq!(copy, Some(bytes));
 }
