@@ -126,9 +126,8 @@ pub(super) fn run(command: &ArchiveAddArgs, global: &GlobalArgs) -> CommandResul
         }
     }
     for log in &logs {
-        let is_named = command.inputs.given().contains(log);
-        check_input(log, is_named).map_err(CommandFailure::NotStarted)?;
-        if is_named {
+        check_input(log).map_err(CommandFailure::NotStarted)?;
+        if command.inputs.given().contains(log) {
             // Before the directory of the archive is created.
             check_log(log)?;
         }
@@ -164,14 +163,10 @@ fn follow(command: &ArchiveAddArgs, archive: Archive, store: Store, global: &Glo
     archiver.run(global)
 }
 
-/// Refuses a log that cannot be read from its start again, and a named log that is empty.
-fn check_input(log: &Path, is_named: bool) -> anyhow::Result<()> {
-    let name = log.display();
+/// Refuses a log that cannot be read from its start again.
+fn check_input(log: &Path) -> anyhow::Result<()> {
     if fs::metadata(log).is_ok_and(|found| !found.is_file()) {
-        bail!("{name} is not a regular file: expected a log");
-    }
-    if is_named && fs::metadata(log).is_ok_and(|found| found.len() == 0) {
-        bail!("{name} is empty: expected a log. Omit it, or give a complete copy of the log");
+        bail!("{} is not a regular file: expected a log", log.display());
     }
     Ok(())
 }

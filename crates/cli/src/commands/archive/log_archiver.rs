@@ -433,9 +433,9 @@ pub(super) fn check_log(log: &Path) -> Result<(), CommandFailure> {
     let mut reader = LogReader::open(log).map_err(|error| CommandFailure::NotStarted(add_advice(error)))?;
     match reader.next_raw_piece(FIRST_PIECE_SIZE, FIRST_PIECE_SIZE) {
         Ok(ReadOutcome::End(EndOfLog::Torn(torn))) if torn.offset <= MAGIC.len() as u64 => {
-            Err(CommandFailure::NotStarted(anyhow!("{}", reader.torn_error(torn))))
+            Err(CommandFailure::Failed(anyhow!("{}", reader.torn_error(torn))))
         }
-        Err(error @ LogError::NotALog { .. }) => Err(CommandFailure::NotStarted(add_advice(error))),
+        Err(error @ LogError::NotALog { .. }) => Err(CommandFailure::Failed(add_advice(error))),
         _ => Ok(()),
     }
 }

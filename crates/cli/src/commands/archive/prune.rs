@@ -8,7 +8,7 @@ use archive::{Archive, Manifest, StoredObject};
 use binlog::encryption::Keyring;
 use clap::Args;
 use jiff::Timestamp;
-use logs::RetentionLimit;
+use logs::{RetentionLimit, is_later_in_store};
 use serde_json::json;
 
 use super::text::total_size;
@@ -91,26 +91,37 @@ fn text(archive: &Archive, expired: &[&Manifest], orphans: &[StoredObject], is_d
     text
 }
 
-/// Returns the logs beyond the limit, the oldest first. `manifests` has the oldest log first; its last log is never
-/// beyond the limit.
+/// Returns the logs beyond the limit, the oldest first, but none after a log of the same server that stays: the archive
+/// would have a gap. `manifests` has the oldest log first; its last log is never beyond the limit.
 fn expired(manifests: &[Manifest], keep: RetentionLimit, now_s: i64) -> Vec<&Manifest> {
     let mut kept_size = 0_u64;
-    let mut expired = Vec::new();
+    let mut beyond = Vec::new();
     for manifest in manifests.iter().rev() {
         kept_size = kept_size.saturating_add(manifest.stored_size());
         let is_beyond = match keep {
             RetentionLimit::Size(size) => kept_size > size,
             RetentionLimit::Age(age) => {
-                let last_s = manifest.times.map_or(manifest.archived_at, |(_, last)| i64::from(last));
+                // A statement can have any timestamp (SET timestamp).
+                let event_s = manifest.times.map(|(_, last)| i64::from(last).min(manifest.archived_at));
+                let last_s = event_s.unwrap_or(manifest.archived_at);
                 u64::try_from(now_s.saturating_sub(last_s)).is_ok_and(|since| since > age.as_secs())
             }
         };
-        if is_beyond {
-            expired.push(manifest);
+        beyond.push(is_beyond);
+    }
+    let newest = manifests.last();
+    // The oldest log of each server that stays.
+    let mut kept: Vec<&str> = Vec::new();
+    let mut expired = Vec::new();
+    for (manifest, is_beyond) in manifests.iter().zip(beyond.into_iter().rev()) {
+        let log = manifest.log.as_str();
+        let follows_kept = kept.iter().any(|kept| is_later_in_store(log, kept));
+        match is_beyond && !follows_kept && newest.is_some_and(|newest| newest.log != log) {
+            true => expired.push(manifest),
+            false if !follows_kept => kept.push(log),
+            false => {}
         }
     }
-    expired.retain(|manifest| manifests.last().is_none_or(|newest| newest.log != manifest.log));
-    expired.reverse();
     expired
 }
 
@@ -146,7 +157,8 @@ mod tests {
         };
         let age = |seconds| RetentionLimit::Age(Duration::from_secs(seconds));
         check(age(850), &["a.000001"]);
-        check(age(500), &["a.000001", "a.000003"]);
+        // Without `a.000003`, the archive would have a gap.
+        check(age(500), &["a.000001"]);
         check(age(0), &["a.000001", "a.000002", "a.000003"]);
         check(RetentionLimit::Size(400), &[]);
         check(RetentionLimit::Size(250), &["a.000001", "a.000002"]);
