@@ -64,7 +64,7 @@ pub(crate) struct PieceEvents {
     pub(crate) origin: PieceOrigin,
     pub(crate) piece: WalkPiece,
     /// Context of the piece; at the end of a large payload, of the payload's event.
-    pub(crate) context: ChunkContext,
+    pub(crate) context: Box<ChunkContext>,
     /// State after the last event of a large payload, at its end.
     pub(crate) inside: TransactionGrammar,
 }
@@ -76,7 +76,7 @@ impl PieceEvents {
             (WalkPiece::PayloadEnd { .. }, Some(outer)) => outer.clone(),
             _ => contexts.context().clone(),
         };
-        Self { origin, piece, context, inside }
+        Self { origin, piece, context: Box::new(context), inside }
     }
 }
 

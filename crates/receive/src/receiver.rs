@@ -389,7 +389,9 @@ impl LogReceiver {
     /// Serves the requests of other threads.
     pub(crate) fn serve_requests(&self, store: &mut StoreWriter) {
         self.control.serve_requests(|log| {
-            let purged = store.purge_before(log)?;
+            // The last log may have just begun, and may have to be removed: then the log before it is needed.
+            let kept = if store.has_head()? { 1 } else { 2 };
+            let purged = store.purge_before(log, kept)?;
             self.monitor.count_purged(purged);
             Ok(purged)
         });

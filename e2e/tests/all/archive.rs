@@ -340,8 +340,9 @@ fn unsuitable_logs_and_locations_are_refused() -> Result<()> {
     }
     let empty = directory.path().join("binlog.000002");
     fs::write(&empty, "")?;
+    let ran = archive.run(&["--to", &location, &path_text(&empty)])?;
+    ensure!(ran.code == Some(1) && ran.stderr.contains("binlog.000002 is empty"), "{}", ran.stderr);
     for (arguments, expected) in [
-        ([location.as_str(), &path_text(&empty)], "binlog.000002 is empty"),
         (["", &path_text(&log)], "an empty text is not a directory or the URL of an object store"),
         ([&path_text(&log), &path_text(&log)], "it is a file; expected a directory"),
     ] {

@@ -47,14 +47,13 @@ impl StoreWriter {
         })
     }
 
-    /// Removes the logs before this log, and returns their number: 0 if the store has no such log. If the last log has no
-    /// [head](StoreWriter::has_head) yet, the log before it stays, because the last one may have to be removed.
+    /// Removes the logs before this log, but not the last `kept` logs. Returns the number of removed logs: 0 if the store
+    /// has no such log.
     ///
     /// # Errors
     ///
-    /// Fails as [`StoreWriter::purge`] and [`StoreWriter::has_head`] do.
-    pub fn purge_before(&mut self, log: &str) -> Result<usize, LogError> {
-        let kept = if self.has_head()? { 1 } else { 2 };
+    /// Fails as [`StoreWriter::purge`] does.
+    pub fn purge_before(&mut self, log: &str, kept: usize) -> Result<usize, LogError> {
         self.purge_counted(|_, names| {
             let before = names.iter().position(|name| *name == log).unwrap_or(0);
             Ok(before.min(names.len().saturating_sub(kept)))
@@ -278,7 +277,8 @@ mod tests {
         let keep = super::RetentionLimit::Size(0);
         assert_eq!(store.purge(keep, std::time::SystemTime::now(), |_| None).unwrap(), 1);
         assert_eq!(files(directory.path()).1, "./b.000002\n./b.000003\n");
-        assert_eq!(store.purge_counted(|_, _| Ok(1)).unwrap(), 1);
+        assert_eq!(store.purge_before("b.000003", 2).unwrap(), 0);
+        assert_eq!(store.purge_before("b.000003", 1).unwrap(), 1);
         assert_eq!(files(directory.path()).0, ["b.000003"]);
     }
 }

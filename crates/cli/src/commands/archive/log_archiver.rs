@@ -414,7 +414,7 @@ impl<O: ArchiverObserver> LogArchiver<O> {
         let Some(first_kept) = first_kept.and_then(|name| name.to_str()) else { return Ok(()) };
         let encryption = LogEncryption::Plain { keyring: self.settings.keyring.clone() };
         let purged =
-            StoreWriter::open(directory, encryption).and_then(|mut store| store.purge_before(first_kept));
+            StoreWriter::open(directory, encryption).and_then(|mut store| store.purge_before(first_kept, 1));
         purged.map(drop).map_err(unreadable)
     }
 }
