@@ -212,12 +212,17 @@ fn another_log_of_the_same_name_is_refused() -> Result<()> {
     fs::copy(workspace_root().join("samples/types.binlog"), &log)?;
     archive.add(std::slice::from_ref(&log), &[])?;
     fs::copy(workspace_root().join("samples/ddl.binlog"), &log)?;
-    let ran = archive.run(&["--to", &archive.location, &log.display().to_string()])?;
+    let next = directory.path().join("binlog.000002");
+    fs::copy(workspace_root().join("samples/json.binlog"), &next)?;
+    let ran = archive.run(&["--to", &archive.location, &path_text(&log), &path_text(&next)])?;
     ensure!(
         ran.code == Some(1) && ran.stderr.contains("already archived with different content"),
         "{}",
         ran.stderr
     );
+    // The other logs are archived.
+    let listed = archive.run(&["ls", &archive.location])?;
+    ensure!(listed.stdout.contains("binlog.000002"), "{}", listed.stdout);
     Ok(())
 }
 

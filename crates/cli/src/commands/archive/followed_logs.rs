@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use archive::{ArchiveError, Manifest};
+use archive::Manifest;
 use logs::{LogError, Store};
 
 use super::archiver_thread::{ArchiverShared, ArchiverShutdown, POLL_INTERVAL, RunningArchiver};
-use super::log_archiver::{ArchiverObserver, LogArchiver, check_skipped_logs};
+use super::log_archiver::{ArchiverObserver, LogArchiver, check_skipped_logs, is_of_unfit_log};
 use super::text;
 use crate::commands::receive::ArchivingState;
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
@@ -147,9 +147,7 @@ fn is_final(failure: &CommandFailure) -> bool {
         CommandFailure::NotStarted(error) => {
             !matches!(error.downcast_ref::<LogError>(), Some(LogError::Io { .. }))
         }
-        CommandFailure::Failed(error) | CommandFailure::Aborted(error) => {
-            matches!(error.downcast_ref::<ArchiveError>(), Some(ArchiveError::OtherLog { .. }))
-        }
+        failure => is_of_unfit_log(failure),
     }
 }
 

@@ -170,9 +170,11 @@ impl<O: ArchiverObserver> LogArchiver<O> {
         logs.iter().filter(|log| !self.is_finished(log)).cloned().collect()
     }
 
-    /// Archives all closed logs among these. Skips logs whose manifests are damaged, and returns these manifests.
+    /// Archives all closed logs among these. Skips logs whose manifests are damaged, and returns these manifests. Also
+    /// skips logs that can never be archived, and returns the error of the first one at the end.
     pub(super) fn archive_all(&mut self, logs: &[PathBuf]) -> Result<Vec<DamagedManifest>, CommandFailure> {
         let mut damaged = Vec::new();
+        let mut unfit = None;
         // Forget logs that have disappeared, because their number is unlimited.
         let listed: HashSet<&PathBuf> = logs.iter().collect();
         self.finished.retain(|log, _| listed.contains(log));
@@ -185,14 +187,19 @@ impl<O: ArchiverObserver> LogArchiver<O> {
             let is_new = !self.is_finished(log);
             if is_new {
                 let version = fs::metadata(log).ok().map(version_of);
-                match self.archive_if_closed(log, has_later)? {
-                    ArchiveStep::Archived => {}
-                    ArchiveStep::LeftOut => continue,
-                    ArchiveStep::Damaged(manifest) => {
+                match self.archive_if_closed(log, has_later) {
+                    Ok(ArchiveStep::Archived) => {}
+                    Ok(ArchiveStep::LeftOut) => continue,
+                    Ok(ArchiveStep::Damaged(manifest)) => {
                         damaged.push(manifest);
                         continue;
                     }
-                    ArchiveStep::Stopped => break,
+                    Ok(ArchiveStep::Stopped) => break,
+                    Err(failure) if is_of_unfit_log(&failure) => {
+                        unfit.get_or_insert(failure);
+                        continue;
+                    }
+                    Err(failure) => return Err(failure),
                 }
                 self.finished.extend(version.map(|version| (log.clone(), version)));
             }
@@ -200,7 +207,7 @@ impl<O: ArchiverObserver> LogArchiver<O> {
                 self.remove_unless_newest(log, has_later, is_new)?;
             }
         }
-        Ok(damaged)
+        unfit.map_or(Ok(damaged), Err)
     }
 
     /// Returns whether a log was archived as it is now. After RESET BINARY LOGS, a server uses the same names again.
@@ -428,12 +435,20 @@ fn check_present(log: &Path, archive: &Archive, manifest: &Manifest) -> Result<(
     archive.verify(manifest).map_err(|error| failed(error, &name))
 }
 
+/// Returns whether the failure is of a log that can never be archived: it is not a log, or the archive has a log of this
+/// name with other contents.
+pub(super) fn is_of_unfit_log(failure: &CommandFailure) -> bool {
+    let CommandFailure::Failed(error) = failure else { return false };
+    matches!(error.downcast_ref(), Some(ArchiveError::OtherLog { .. }))
+        || matches!(error.downcast_ref(), Some(LogError::NotALog { .. } | LogError::Torn { .. }))
+}
+
 /// Refuses a file that is not a log, or has no events.
 pub(super) fn check_log(log: &Path) -> Result<(), CommandFailure> {
     let mut reader = LogReader::open(log).map_err(|error| CommandFailure::NotStarted(add_advice(error)))?;
     match reader.next_raw_piece(FIRST_PIECE_SIZE, FIRST_PIECE_SIZE) {
         Ok(ReadOutcome::End(EndOfLog::Torn(torn))) if torn.offset <= MAGIC.len() as u64 => {
-            Err(CommandFailure::Failed(anyhow!("{}", reader.torn_error(torn))))
+            Err(CommandFailure::Failed(reader.torn_error(torn).into()))
         }
         Err(error @ LogError::NotALog { .. }) => Err(CommandFailure::Failed(add_advice(error))),
         _ => Ok(()),
