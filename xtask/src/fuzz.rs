@@ -41,6 +41,8 @@ fn run(target: &str, minutes: u32) -> Result<()> {
         // Instrumentation needs unstable options. This variable enables them in the stable compiler, so that no nightly
         // compiler is needed.
         .env("RUSTC_BOOTSTRAP", "1")
+        // The state that glibc keeps for a thread looks like a leak.
+        .env("ASAN_OPTIONS", "detect_leaks=0")
         .args(["fuzz", "run", "--fuzz-dir", "fuzz/libfuzzer", "--target-dir"])
         .args([&fuzz_directory().join("build"), Path::new(target), &corpus_directory().join(target)])
         .arg("--")

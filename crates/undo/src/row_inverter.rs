@@ -42,6 +42,10 @@ impl RowInverter {
         is_chosen: &mut dyn FnMut(&RowChange<'_, '_>) -> Result<bool, DecodeError>,
     ) -> Result<Option<InvertedRows>, InverseError> {
         let decoder = self.tables.decoder(event)?;
+        // Rows without columns have no values to restore.
+        if event.column_count == 0 {
+            return Ok(None);
+        }
         let mut rows = InverseRowBuffer::default();
         for row in decoder.rows(event) {
             let row = row?;

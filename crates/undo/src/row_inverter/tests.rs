@@ -118,6 +118,16 @@ fn complete_images_are_inverted_in_reverse_order() {
     check(Write, [7, 0], &[], Err("no rows"));
 }
 
+/// A partial update has a byte before its images, which its inverse does not have.
+#[test]
+fn rows_without_columns_have_no_inverse() {
+    let event = Rows { column_count: 0, ..rows(RowsKind::PartialUpdate, [&[], &[]], &[0]) };
+    let mut inverter = RowInverter::new();
+    let no_columns = TableMap { column_types: &[], metadata: &[], nullable: &[], ..map(&[]) };
+    inverter.register(&no_columns).unwrap();
+    assert_eq!(inverter.invert(&event, &mut |_| Ok(true)).unwrap(), None);
+}
+
 #[test]
 fn incomplete_images_are_used_if_they_suffice() {
     use RowsKind::{Delete, Update, Write};
