@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use e2e::as_sql::address;
@@ -16,7 +17,7 @@ use replay::schedule::ParallelMode;
 use replay::{ReplayOptions, ReplayProgress, ReplayTarget as _, TargetSession};
 use servers::SqlConnection;
 use tempfile::TempDir;
-use testkit::{Launch, TestServer, seed_from_env};
+use testkit::{Launch, SeededRandom, TestServer, seed_from_env};
 
 /// Every commit order with every parallel mode that applies to it.
 const SCHEDULES: [(CommitOrder, ParallelMode); 9] = [
@@ -68,6 +69,48 @@ fn random_sql_ends_equal() -> Result<()> {
         ensure!(ours == theirs, "{}: the target has {ours:?}, the source {theirs:?}", run_name());
     }
     Ok(())
+}
+
+/// Maximum duration of the replay of [`unique_key_changes`]. If each transaction waited for the target's lock timeout (5
+/// s), four conflicts would take longer.
+const STALL_LIMIT: Duration = Duration::from_secs(20);
+
+/// Returns transactions on small tables with several unique keys. With several workers, they lock entries of the same
+/// keys, although they change different rows.
+fn unique_key_changes(random: &mut SeededRandom) -> String {
+    let transaction = |number: u32| {
+        let mut draw = |below: usize| random.below(below);
+        let (table, rows) = (draw(2), 1 + draw(3));
+        let statements = (0..rows).map(|_| {
+            let (row, a, b, c) = (draw(40), draw(60), draw(60), draw(60));
+            match draw(4) {
+                0 => format!("delete from t{table} where id = {row};"),
+                1 => format!("insert ignore into t{table} values ({row}, {a}, {b}, {c}, {number});"),
+                2 => format!("update ignore t{table} set a = {a}, n = {number} where id = {row};"),
+                _ => format!("update ignore t{table} set b = {b}, c = {c} where id = {row};"),
+            }
+        });
+        format!("begin; {} commit;\n", statements.collect::<String>())
+    };
+    (0..2000).map(transaction).collect()
+}
+
+/// A transaction that waits for its turn to commit releases its locks for the first one.
+#[test]
+fn locks_of_waiting_transactions_do_not_stall_the_first_one() -> Result<()> {
+    let source = source(&Launch::mysql(), &[])?;
+    let columns = "id int primary key, a int unique, b int unique, c int unique, n int";
+    source
+        .sql(&format!("create database d; create table d.t0 ({columns}); create table d.t1 ({columns})"))?;
+    let changes = unique_key_changes(&mut SeededRandom::new(seed_from_env("BINTIDE_E2E_SEED")));
+    source.sql(&format!("use d; {changes} flush binary logs"))?;
+    let target = target("--skip-log-bin")?;
+    let workers = NonZeroUsize::MIN.saturating_add(15);
+    let began = Instant::now();
+    let options = ReplayOptions { workers, ..options(CommitOrder::Strict) };
+    let report = replay_to(&source.binlogs()?, target.socket(), &options)?;
+    ensure!(began.elapsed() < STALL_LIMIT, "{:?}: {report:?}", began.elapsed());
+    ends_equal(&source, &target)
 }
 
 /// Number of counters.
