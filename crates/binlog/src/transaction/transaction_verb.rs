@@ -47,19 +47,20 @@ const VERBS: [(&str, TransactionVerb); 9] = [
 impl TransactionVerb {
     /// Returns the verb of a statement in a log.
     pub fn of(sql: &[u8]) -> Self {
-        let found = VERBS.iter().find(|(words, _)| starts_with(sql, words.as_bytes()));
-        found.map_or(Self::Other, |(_, verb)| *verb)
+        find_words(sql).map_or(Self::Other, |(_, verb)| verb)
     }
 
     /// Returns the XID of an `XA` statement in a log, as servers write it: `X'67',X'62',1`.
     pub fn xid(sql: &[u8]) -> Option<&str> {
-        let (words, _) = VERBS.iter().find(|(words, _)| starts_with(sql, words.as_bytes()))?;
-        if !words.starts_with("XA ") {
-            return None;
-        }
+        let (words, _) = find_words(sql).filter(|(words, _)| words.starts_with("XA "))?;
         let xid = str::from_utf8(&sql[words.len()..]).ok()?.strip_prefix(' ')?;
         Some(xid.trim_end_matches(" ONE PHASE"))
     }
+}
+
+/// Returns the keywords at the start of a statement, and their verb.
+fn find_words(sql: &[u8]) -> Option<(&'static str, TransactionVerb)> {
+    VERBS.into_iter().find(|(words, _)| starts_with(sql, words.as_bytes()))
 }
 
 fn starts_with(sql: &[u8], words: &[u8]) -> bool {
