@@ -279,11 +279,9 @@ fn collect(statement: &mut Statement<'_>) -> Result<SqlRows, Error> {
         }
         rows.push(values);
     }
-    let column = |at: usize| {
-        let values = || rows.iter().map(|row: &Vec<SqlValue>| &row[at]);
-        // A UNION can have other values in a later SELECT.
-        let declared = declared[at].filter(|declared| values().all(|value| has_kind(value, *declared)));
-        SqlColumn { name: names[at].clone(), kind: declared.unwrap_or_else(|| common_kind(values())) }
+    let column = |at: usize| SqlColumn {
+        name: names[at].clone(),
+        kind: common_kind(declared[at], rows.iter().map(|row: &Vec<SqlValue>| &row[at])),
     };
     let columns = (0..names.len()).map(column).collect();
     Ok(SqlRows { columns, rows })
@@ -297,19 +295,14 @@ fn kind_of(declared: &str) -> SqlColumnKind {
     }
 }
 
-/// Returns whether a column of this type can have the value without a loss.
-fn has_kind(value: &SqlValue, kind: SqlColumnKind) -> bool {
-    match kind {
-        SqlColumnKind::Text => true,
-        SqlColumnKind::Double => !matches!(value, SqlValue::Text(_)),
-        SqlColumnKind::Integer => !matches!(value, SqlValue::Text(_) | SqlValue::Double(_)),
-    }
-}
-
-/// Returns the type of a column with these values.
-fn common_kind<'v>(values: impl Iterator<Item = &'v SqlValue>) -> SqlColumnKind {
+/// Returns the type of a column with these values. The declared type is that of the first SELECT: in a UNION, later ones
+/// can have values of another type.
+fn common_kind<'v>(
+    declared: Option<SqlColumnKind>,
+    values: impl Iterator<Item = &'v SqlValue>,
+) -> SqlColumnKind {
     let kinds = values.filter(|value| **value != SqlValue::Null).map(SqlValue::kind);
-    let common = kinds.reduce(|before, kind| match (before, kind) {
+    let common = declared.into_iter().chain(kinds).reduce(|before, kind| match (before, kind) {
         (before, kind) if before == kind => kind,
         (SqlColumnKind::Text, _) | (_, SqlColumnKind::Text) => SqlColumnKind::Text,
         _ => SqlColumnKind::Double,
