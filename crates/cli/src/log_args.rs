@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
 use binlog::encryption::Keyring;
-use binlog::{DecodeError, DecodeReason, EVENT_SIZE_MAX, MAGIC};
+use binlog::{DecodeError, DecodeReason, EVENT_SIZE_MAX};
 use clap::Args;
 use inspect::stats::StatsSelection;
 use inspect::verify::MissingLogs;
@@ -314,7 +314,7 @@ const TORN_ADVICE: ErrorAdvice = ErrorAdvice(
 
 /// Returns whether a log is torn after its format description: a copy of its whole transactions is then a valid log.
 pub(crate) const fn is_torn_after_format(error: &logs::LogError) -> bool {
-    matches!(error, logs::LogError::Torn { torn, .. } if torn.offset > MAGIC.len() as u64)
+    matches!(error, logs::LogError::Torn { torn, .. } if torn.follows_events())
 }
 
 /// Returns the error for a log without any event, not even a format description.

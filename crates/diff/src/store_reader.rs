@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use binlog::PayloadOpener;
 use binlog::encryption::Keyring;
-use binlog::{MAGIC, PayloadOpener};
 use logs::{
     EndOfLog, EventWalk, LogError, LogReader, LogWalk, PayloadEndStep, PayloadFailure, PieceReader,
     PieceSizes, ReadOutcome, WalkEvent, WalkStep,
@@ -112,8 +112,7 @@ impl<'s> StoreReader<'s> {
                 ReadOutcome::End(EndOfLog::Torn(torn)) => {
                     let error = walk.reader().torn_error(torn);
                     let is_last = number as usize + 1 == self.store.logs.len();
-                    let has_events = torn.offset > MAGIC.len() as u64;
-                    return if is_last && has_events {
+                    return if is_last && torn.follows_events() {
                         Ok(Some(error.to_string()))
                     } else {
                         Err(error.into())

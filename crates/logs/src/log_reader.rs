@@ -127,6 +127,13 @@ pub struct TornEvent {
     pub in_use: bool,
 }
 
+impl TornEvent {
+    /// Returns whether the log has whole events before this one, at least its format description.
+    pub const fn follows_events(&self) -> bool {
+        self.offset > MAGIC.len() as u64
+    }
+}
+
 impl fmt::Display for TornEvent {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { offset, found, expected, in_use } = self;

@@ -435,19 +435,22 @@ fn check_present(log: &Path, archive: &Archive, manifest: &Manifest) -> Result<(
     archive.verify(manifest).map_err(|error| failed(error, &name))
 }
 
-/// Returns whether the failure is of a log that can never be archived: it is not a log, or the archive has a log of this
-/// name with other contents.
+/// Returns whether the failure is of a log that can never be archived: it is not a log, has no events, or the archive has
+/// a log of this name with other contents.
 pub(super) fn is_of_unfit_log(failure: &CommandFailure) -> bool {
-    let CommandFailure::Failed(error) = failure else { return false };
-    matches!(error.downcast_ref(), Some(ArchiveError::OtherLog { .. }))
-        || matches!(error.downcast_ref(), Some(LogError::NotALog { .. } | LogError::Torn { .. }))
+    let (CommandFailure::Failed(error) | CommandFailure::Aborted(error)) = failure else { return false };
+    match error.downcast_ref() {
+        Some(LogError::NotALog { .. }) => true,
+        Some(LogError::Torn { torn, .. }) => !torn.follows_events(),
+        _ => matches!(error.downcast_ref(), Some(ArchiveError::OtherLog { .. })),
+    }
 }
 
 /// Refuses a file that is not a log, or has no events.
 pub(super) fn check_log(log: &Path) -> Result<(), CommandFailure> {
     let mut reader = LogReader::open(log).map_err(|error| CommandFailure::NotStarted(add_advice(error)))?;
     match reader.next_raw_piece(FIRST_PIECE_SIZE, FIRST_PIECE_SIZE) {
-        Ok(ReadOutcome::End(EndOfLog::Torn(torn))) if torn.offset <= MAGIC.len() as u64 => {
+        Ok(ReadOutcome::End(EndOfLog::Torn(torn))) if !torn.follows_events() => {
             Err(CommandFailure::Failed(reader.torn_error(torn).into()))
         }
         Err(error @ LogError::NotALog { .. }) => Err(CommandFailure::Failed(add_advice(error))),
