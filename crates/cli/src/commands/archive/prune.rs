@@ -109,17 +109,19 @@ fn expired(manifests: &[Manifest], keep: RetentionLimit, now_s: i64) -> Vec<&Man
         };
         beyond.push(is_beyond);
     }
-    let newest = manifests.last();
+    if let Some(newest) = beyond.first_mut() {
+        *newest = false;
+    }
     // The oldest log of each server that stays.
     let mut kept: Vec<&str> = Vec::new();
     let mut expired = Vec::new();
     for (manifest, is_beyond) in manifests.iter().zip(beyond.into_iter().rev()) {
         let log = manifest.log.as_str();
         let follows_kept = kept.iter().any(|kept| is_later_in_store(log, kept));
-        match is_beyond && !follows_kept && newest.is_some_and(|newest| newest.log != log) {
+        match is_beyond {
+            _ if follows_kept => {}
             true => expired.push(manifest),
-            false if !follows_kept => kept.push(log),
-            false => {}
+            false => kept.push(log),
         }
     }
     expired
