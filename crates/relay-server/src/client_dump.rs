@@ -196,8 +196,8 @@ impl<'d, 's> ClientDump<'d, 's> {
         self.session.shared.growth.record();
     }
 
-    /// Returns the requested log and position. Visible before the log is opened: until then, the receiver could compress
-    /// the log, and the position would be wrong.
+    /// Returns the requested log and position, if the client gives them. They are visible before the log is opened, so
+    /// that the receiver does not compress the log meanwhile: the position would be wrong.
     fn requested_position(&self) -> Option<(String, u64)> {
         let DumpRequest { file, position, mode, .. } = &self.request;
         let is_by_position = *mode == DumpMode::Position && !file.is_empty();

@@ -65,7 +65,7 @@ enum TornEndPolicy {
 enum PositionPolicy {
     /// Positions in the source's log.
     Source,
-    /// Positions in the file as it is now.
+    /// Positions in the file itself.
     File,
 }
 
@@ -198,8 +198,8 @@ impl TransactionSource {
         self.torn_end = TornEndPolicy::EndBefore;
     }
 
-    /// From now on, positions are those in the files as they are now, not in the source's logs. They differ in logs that
-    /// were compressed or decompressed.
+    /// From now on, positions are those in the files themselves, not in the source's logs. They differ in logs that were
+    /// compressed or decompressed.
     pub const fn use_file_positions(&mut self) {
         self.positions = PositionPolicy::File;
     }
