@@ -200,7 +200,11 @@ pub fn checksum(server: &TestServer, table: &str) -> Result<String> {
 ///
 /// Fails if a query fails.
 pub fn checksums(server: &TestServer) -> Result<Vec<String>> {
-    tables(server)?.iter().map(|table| checksum(server, table)).collect()
+    let tables = tables(server)?;
+    if tables.is_empty() {
+        return Ok(Vec::new());
+    }
+    Ok(checksum(server, &tables.join(", "))?.lines().map(str::to_owned).collect())
 }
 
 /// Checks that both have the same tables with the same rows, and that the target counts all GTIDs of the source.

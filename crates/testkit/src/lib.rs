@@ -26,6 +26,7 @@
 //! | [`KafkaBroker`] | a broker of Apache Kafka, or a cluster |
 //! | `kafka_topics` | its topics, with the feature `kafka` |
 //! | `launch` | a server to start: [`Launch`] |
+//! | `lone_query` | scripts of one query, with the feature `queries` |
 //! | [`RegistryServer`] | a schema registry |
 //! | [`ProcessMemory`] | the memory of a running process |
 //! | [`PythonEnvironment`] | a Python with packages, such as DuckDB |
@@ -55,6 +56,8 @@ mod kafka_broker;
 #[cfg(feature = "kafka")]
 mod kafka_topics;
 mod launch;
+#[cfg(feature = "queries")]
+mod lone_query;
 mod object_server;
 mod output_recorder;
 mod package;

@@ -55,6 +55,10 @@ impl ServerClient {
     /// # Errors
     /// Fails if a statement fails. The error is the client's message; later statements are not run.
     pub fn sql(&self, script: &str) -> Result<String> {
+        #[cfg(feature = "queries")]
+        if let Some(query) = crate::lone_query::lone_query(script) {
+            return crate::lone_query::run(&self.socket, query);
+        }
         let output = self.sql_bytes(script.as_bytes())?;
         Ok(String::from_utf8_lossy(&output).into_owned())
     }
