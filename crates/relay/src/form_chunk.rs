@@ -256,20 +256,11 @@ pub(crate) struct ChunkMarker {
     pub(crate) moves: VecDeque<TransactionMove>,
     /// Starts of transactions marked since the last call of `take_starts`.
     starts: Vec<FormPosition>,
-    /// Remaining part of a large event.
-    large: Option<LargeEvent>,
+    /// Last piece of a large event that is not complete yet.
+    large: Option<EventSlice>,
     /// Error in the event after the last chunk.
     failure: Option<RelayError>,
     meter: TransactionMeter,
-}
-
-/// Event that is being split into pieces.
-#[derive(Clone, Copy, Debug)]
-struct LargeEvent {
-    /// The previous slice.
-    last: EventSlice,
-    /// True if the event ends a transaction.
-    ends_transaction: bool,
 }
 
 impl ChunkMarker {
@@ -329,7 +320,7 @@ impl ChunkMarker {
 
     /// Returns the size of the unmarked part of a large event.
     pub(crate) fn large_rest(&self) -> Option<usize> {
-        let LargeEvent { last, .. } = self.large?;
+        let last = self.large?;
         Some((last.event_size - last.skipped - (last.end - last.start)) as usize)
     }
 
@@ -410,32 +401,28 @@ impl ChunkMarker {
             .map_err(|error| self.event_error(self.position, error))?;
         self.mark(&raw, format, &mut marks)?;
         let Some(slice) = marks.slices.last_mut() else { unreachable!("ours: an event was marked") };
-        let ends_transaction = std::mem::take(&mut slice.ends_transaction);
-        // The transaction ends with the last piece.
-        self.transactions -= u64::from(ends_transaction);
         slice.event_size = size;
-        self.large = Some(LargeEvent { last: *slice, ends_transaction });
+        // The transaction ends with the last piece.
+        self.transactions -= u64::from(slice.ends_transaction);
+        self.large = Some(*slice);
         Ok(self.chunk(ChunkBytes::Rendered(piece), marks, Arc::clone(format)))
     }
 
     /// Creates a chunk with the next piece of a large event.
     pub(crate) fn mark_piece(&mut self, piece: Vec<u8>, format: &Arc<EventFormat>) -> FormChunk {
-        let Some(LargeEvent { last, ends_transaction }) = self.large else {
-            unreachable!("ours: a large event is open")
-        };
+        let Some(last) = self.large else { unreachable!("ours: a large event is open") };
         let (start, end) = (0, piece.len() as u32);
-        let mut slice = EventSlice {
+        let slice = EventSlice {
             start,
             end,
             skipped: last.skipped + (last.end - last.start),
             starts_transaction: false,
             ..last
         };
-        self.large = Some(LargeEvent { last: slice, ends_transaction });
+        self.large = Some(slice);
         let mut marks = self.begin_marks();
         if slice.is_last() {
-            slice.ends_transaction = ends_transaction;
-            self.transactions += u64::from(ends_transaction);
+            self.transactions += u64::from(slice.ends_transaction);
             self.large = None;
         }
         marks.slices.push(slice);

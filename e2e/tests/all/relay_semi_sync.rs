@@ -18,6 +18,7 @@ fn semi_sync_source() -> Result<TestServer> {
     source.sql(
         // Enabled last, because the first commit afterwards waits for a replica.
         "set names latin1; create database d; create table d.t (id int primary key); \
+         create table d.l (data blob); \
          set global rpl_semi_sync_source_timeout = 100000; set global rpl_semi_sync_source_enabled = on",
     )?;
     Ok(source)
@@ -85,8 +86,16 @@ fn sources_wait_for_replicas_of_the_relay() -> Result<()> {
         );
         ensure!(replicas[0].sql(&check)?.trim() == "1", "{executed} {received}");
     }
+    // The event of this transaction is sent in several pieces.
+    let began = Instant::now();
+    source.sql(
+        "set session binlog_transaction_compression = on; \
+         insert into d.l select random_bytes(1000) from information_schema.columns limit 1000",
+    )?;
+    let took = began.elapsed();
+    ensure!(took < ACK_TIMEOUT, "the commit of a large transaction took {took:?}");
     ensure!(metric(&metrics, "bintide_relay_ack_timeouts_total")? == timeouts);
-    ensure!(metric(&metrics, "bintide_relay_acknowledgements_total")? >= acks + 40);
+    ensure!(metric(&metrics, "bintide_relay_acknowledgements_total")? >= acks + 42);
     ensure!(status(&source, "Rpl_semi_sync_source_status")? == "ON");
 
     replicas[1].sql("stop replica io_thread")?;
