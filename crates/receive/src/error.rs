@@ -134,7 +134,8 @@ pub enum ReceiveError {
     NoPreviousGtids,
     /// Compression changes positions, and the source has no GTIDs.
     #[error(
-        "--compress needs a source with gtid_mode=ON, because positions in compressed logs differ from the source's"
+        "compression of received logs (--compress, or binlog_transaction_compression of the relay) needs a source with \
+         gtid_mode=ON, because positions in compressed logs differ from the source's"
     )]
     CompressWithoutGtids,
     /// The source's logs cannot contain compressed transactions.

@@ -349,9 +349,13 @@ impl LogReceiver {
         let (has_begun, before) = (self.rotation.has_begun(), self.rotation.current());
         let Some(pause) = self.rotation.next_backoff(trouble) else {
             if stays || self.named_source != NamedSource::None {
-                // Another thread may have named another source meanwhile.
+                // The run continues after a pause, which another thread ends: with another source, or with this one,
+                // which may be corrected.
+                self.rotation.reset();
+                // Another thread may have paused the run already, or named another source.
                 if !self.control.ends_connection() {
-                    self.pause_after(&error);
+                    self.control.pause();
+                    self.say(&ReceiveNotice::Stopped { error: &error });
                 }
                 return Ok(());
             }
@@ -371,13 +375,6 @@ impl LogReceiver {
         Ok(())
     }
 
-    /// Pauses the run after a permanent error, until another thread resumes it or names another source.
-    fn pause_after(&mut self, error: &ReceiveError) {
-        self.control.pause();
-        self.rotation.reset();
-        self.say(&ReceiveNotice::Stopped { error });
-    }
-
     /// Waits until the run may connect, or is cancelled.
     fn wait_while_paused(&self, store: &mut StoreWriter) {
         while self.control.is_paused() && !self.options.cancel.is_cancelled() {
@@ -389,8 +386,9 @@ impl LogReceiver {
     /// Serves the requests of other threads.
     pub(crate) fn serve_requests(&self, store: &mut StoreWriter) {
         self.control.serve_requests(|log| {
-            // The last log may have just begun, and may have to be removed: then the log before it is needed.
-            let kept = if store.has_head()? { 1 } else { 2 };
+            // The last log may have just begun, and may have to be removed: then the log before it is needed. A store
+            // that could not be reopened does not know its last log.
+            let kept = if store.store_end().is_some() && store.has_head()? { 1 } else { 2 };
             let purged = store.purge_before(log, kept)?;
             self.monitor.count_purged(purged);
             Ok(purged)
@@ -417,8 +415,12 @@ impl LogReceiver {
         self.reporter.notice(notice);
     }
 
-    fn sleep_unless_cancelled(&self, pause: Duration) {
-        sleep_unless(pause, || self.options.cancel.is_cancelled());
+    /// Sleeps unless the run is cancelled. Meanwhile serves the requests of other threads.
+    fn sleep_unless_cancelled(&self, store: &mut StoreWriter, pause: Duration) {
+        sleep_unless(pause, || {
+            self.serve_requests(store);
+            self.options.cancel.is_cancelled()
+        });
     }
 
     fn report_store(&self, store: &StoreWriter) {
@@ -462,8 +464,7 @@ impl LogReceiver {
             self.say(&ReceiveNotice::DiskFull { error, needed });
         }
         while !self.options.cancel.is_cancelled() {
-            self.sleep_unless_cancelled(BACKOFF_MIN);
-            self.serve_requests(store);
+            self.sleep_unless_cancelled(store, BACKOFF_MIN);
             self.monitor.tick();
             // Expired logs may take up the space, so purge them while the disk is full.
             let is_purged = lacking.is_some() && self.purge_for_space(store)?;
@@ -501,10 +502,7 @@ impl LogReceiver {
     fn wait_for_keyring(&self, store: &mut StoreWriter, error: &logs::LogError) -> bool {
         self.say(&ReceiveNotice::KeyringWait { error, timeout: KEYRING_TIMEOUT });
         for _ in 0..KEYRING_TIMEOUT.as_millis() / BACKOFF_MIN.as_millis() {
-            sleep_unless(BACKOFF_MIN, || {
-                self.serve_requests(store);
-                self.options.cancel.is_cancelled()
-            });
+            self.sleep_unless_cancelled(store, BACKOFF_MIN);
             if self.options.cancel.is_cancelled() || self.settings.at_rest.check().is_ok() {
                 return true;
             }
@@ -537,11 +535,8 @@ impl LogReceiver {
         self.monitor.set_error(&error);
         self.say_once(&ReceiveNotice::Retry { error: &error, next: None, pause: BACKOFF_MIN });
         self.is_lost = true;
-        while !self.options.cancel.is_cancelled() {
-            self.sleep_unless_cancelled(BACKOFF_MIN);
-            if self.reopen_store(store)?.is_some() {
-                break;
-            }
+        while !self.options.cancel.is_cancelled() && self.reopen_store(store)?.is_none() {
+            self.sleep_unless_cancelled(store, BACKOFF_MIN);
         }
         Ok(())
     }
