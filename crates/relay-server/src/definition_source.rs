@@ -2,8 +2,7 @@
 
 use std::sync::Mutex;
 
-use logs::lock;
-use relay::{SqlColumn, SqlColumnKind, SqlRows, SqlValue};
+use relay::{SqlColumn, SqlColumnKind, SqlRows, SqlValue, StatementInterrupt};
 use servers::{ConnectionError, ServerAddress, SqlConnection};
 use wire::ServerError;
 
@@ -23,9 +22,10 @@ impl DefinitionSource {
         Self { address, connection: Mutex::new(None) }
     }
 
-    /// Runs a statement, and repeats it once if the connection is lost. All values are text.
-    pub(crate) fn ask(&self, sql: &str) -> Result<SqlRows, ServerError> {
-        let mut connection = lock(&self.connection);
+    /// Runs a statement, and repeats it once if the connection is lost. All values are text. `interrupt` ends the wait for
+    /// other statements.
+    pub(crate) fn ask(&self, sql: &str, interrupt: &StatementInterrupt) -> Result<SqlRows, ServerError> {
+        let mut connection = interrupt.wait_for(&self.connection)?;
         let had_connection = connection.is_some();
         match self.ask_once(sql, &mut connection) {
             Err(error) if !matches!(error, ConnectionError::Refused { .. }) => {

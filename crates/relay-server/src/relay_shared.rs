@@ -318,8 +318,8 @@ impl RelayFacts for RelayShared {
         self.clients.kill_query(connection_id)
     }
 
-    fn ask_source(&self, sql: &str) -> Option<Result<SqlRows, ServerError>> {
-        self.definitions.as_ref().map(|source| source.ask(sql))
+    fn ask_source(&self, sql: &str, interrupt: &StatementInterrupt) -> Option<Result<SqlRows, ServerError>> {
+        self.definitions.as_ref().map(|source| source.ask(sql, interrupt))
     }
 
     fn uptime_s(&self) -> u64 {

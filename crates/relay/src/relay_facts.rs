@@ -118,8 +118,8 @@ pub trait RelayFacts: Send + Sync {
 
     /// Sends a statement that only reads table definitions to the source. Returns `None` if the relay has no source for
     /// such statements.
-    fn ask_source(&self, sql: &str) -> Option<Result<SqlRows, ServerError>> {
-        let _ = sql;
+    fn ask_source(&self, sql: &str, interrupt: &StatementInterrupt) -> Option<Result<SqlRows, ServerError>> {
+        let _ = (sql, interrupt);
         None
     }
 

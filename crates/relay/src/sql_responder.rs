@@ -283,7 +283,7 @@ impl SqlResponder {
     /// has no source to ask.
     fn ask_source(&self, sql: &str, session: &SqlSession) -> Option<Result<SqlRows, ServerError>> {
         let may_ask = session.role.may(AskServer) && asks_for_definitions(sql);
-        may_ask.then(|| self.relay.ask_source(sql)).flatten()
+        may_ask.then(|| self.relay.ask_source(sql, &session.interrupt)).flatten()
     }
 }
 

@@ -300,7 +300,8 @@ fn check_global(
     }
 }
 
-/// Returns the default of a changeable global variable: the value of the relay's option.
+/// Returns the default of a changeable global variable: the default of the relay's option, as a server has a default of
+/// its own, whatever its option file says.
 fn global_default(name: &str) -> Option<SqlValue> {
     let compression = ServedCompression::of(FormChoice::Auto);
     match name {

@@ -1,8 +1,6 @@
 //! Runs a `SELECT` on tables of relay, with SQLite in memory.
 
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
-use std::thread;
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
 
 use logs::lock;
 use rusqlite::config::DbConfig;
@@ -27,8 +25,6 @@ use crate::statement_interrupt::StatementInterrupt;
 
 /// Maximum duration of a query in microseconds.
 const RUN_TIME_MAX_US: u64 = 1_000_000;
-/// Interval at which a waiting query tries to begin.
-const TURN_INTERVAL: Duration = Duration::from_millis(2);
 /// Maximum number of steps of SQLite's virtual machine in a query: limits the query even if the clock is set back.
 const STEPS_MAX: u32 = 20_000_000;
 /// Number of steps between two checks.
@@ -79,27 +75,12 @@ impl QueryEngine {
         tables: &[EngineTable],
         functions: &FunctionContext,
     ) -> Result<SqlRows, ServerError> {
-        let _running = self.wait_for_turn(&functions.interrupt)?;
+        let _running = functions.interrupt.wait_for(&self.running)?;
         let failure = FunctionFailure::default();
         let result = open(tables, functions, &failure)
             .and_then(|connection| self.select(&connection, query, &functions.interrupt));
         let failed = lock(&failure).take();
         result.map_err(|error| failed.unwrap_or_else(|| explain(&error, functions)))
-    }
-
-    /// Waits until no other query runs.
-    fn wait_for_turn(&self, interrupt: &StatementInterrupt) -> Result<MutexGuard<'_, ()>, ServerError> {
-        loop {
-            match self.running.try_lock() {
-                Ok(turn) => return Ok(turn),
-                // The lock protects no state that a panic could leave inconsistent.
-                Err(TryLockError::Poisoned(turn)) => return Ok(turn.into_inner()),
-                Err(TryLockError::WouldBlock) if interrupt.is_requested() => {
-                    return Err(ServerError::query_interrupted());
-                }
-                Err(TryLockError::WouldBlock) => thread::sleep(TURN_INTERVAL),
-            }
-        }
     }
 
     fn select(
