@@ -160,12 +160,16 @@ pub struct RelayServer {
 }
 
 impl RelayServer {
-    /// Starts to serve a store.
+    /// Starts to serve a store. `before_clients` runs before the first client is accepted.
     ///
     /// # Errors
     ///
     /// Fails if the address or a file cannot be used, or clients of other machines could connect without an account.
-    pub fn start(store: RelayStore, options: RelayServerOptions) -> Result<Self, RelayServerError> {
+    pub fn start(
+        store: RelayStore,
+        options: RelayServerOptions,
+        before_clients: impl FnOnce(&Self),
+    ) -> Result<Self, RelayServerError> {
         make_state_directory(&options.state)?;
         let accounts = Arc::new(options.accounts.load()?);
         let listener = listen(&options.listen)?;
@@ -201,6 +205,7 @@ impl RelayServer {
         }
         let mut server = Self { shared: Arc::clone(&shared), threads: Vec::new() };
         let watching = Arc::clone(&shared);
+        before_clients(&server);
         server.spawn("watch", move || watch(&watching))?;
         let responder = SqlResponder::new(server.facts());
         let served = Arc::new(RelayWithSql { shared, responder });

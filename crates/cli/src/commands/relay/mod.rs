@@ -307,12 +307,16 @@ fn serve(
     let ServingParts { site, mut sampler, control } = serving;
     let not_started = |error: anyhow::Error| CommandFailure::NotStarted(error);
     let store = RelayStore::open(directory, command.source.keyring.clone());
-    let server = RelayServer::start(store.map_err(|error| not_started(error.into()))?, options)
-        .map_err(|error| not_started(with_advice(error)))?;
-    if let Some(control) = control {
-        control.protect_logs(server.log_finder(None));
-        control.hold_compression(server.log_finder(Some(LogForm::AsIs)));
-    }
+    let store = store.map_err(|error| not_started(error.into()))?;
+    // A log that a client reads is neither deleted nor compressed, so this is set before there are clients.
+    let protect_logs = |server: &RelayServer| {
+        if let Some(control) = control {
+            control.protect_logs(server.log_finder(None));
+            control.hold_compression(server.log_finder(Some(LogForm::AsIs)));
+        }
+    };
+    let server =
+        RelayServer::start(store, options, protect_logs).map_err(|error| not_started(with_advice(error)))?;
     site.set_serving(&server);
     info!("serving {} at {}", directory.display(), server.address());
     while !interrupt::is_stop_requested() {
@@ -480,9 +484,10 @@ fn with_advice(error: RelayServerError) -> anyhow::Error {
     if needs_account { error.context(ACCOUNTS_ADVICE) } else { error }
 }
 
-/// Allows one descriptor for each connection. If the system refuses, fewer clients can connect.
+/// Allows two descriptors for each connection: its socket, and for a semi-synchronous replica the signal that logs have
+/// grown. If the system refuses, fewer clients can connect.
 fn raise_descriptor_limit(connections: usize) {
-    let required = connections as u64 + OTHER_DESCRIPTORS;
+    let required = 2 * connections as u64 + OTHER_DESCRIPTORS;
     if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
         && soft < required
         && let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, required.min(hard), hard)
