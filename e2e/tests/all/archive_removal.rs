@@ -103,6 +103,8 @@ fn logs_that_are_not_archived_stay() -> Result<()> {
     ensure!(store.archived()? == ["binlog.000001", "binlog.000002", "binlog.000004"]);
     let ran = store.run(&[".", "--then-remove", "--to"])?;
     ensure!(ran.code == Some(0), "{}", ran.stderr);
+    let deleted: Vec<_> = ran.stderr.lines().filter_map(|line| line.strip_suffix(": deleted")).collect();
+    ensure!(deleted == NAMES[2..4].iter().map(|name| format!("./{name}")).collect::<Vec<_>>(), "{deleted:?}");
     ensure!(store.logs()? == NAMES[4..] && index_of(&store.store())? == NAMES[4..], "{:?}", store.logs()?);
     ensure!(store.archived()? == NAMES, "{:?}", store.archived()?);
     Ok(())

@@ -280,6 +280,12 @@ impl ArchiverObserver for ArchiveReport<'_> {
     fn left_open(&mut self, log: &Path) {
         warn!("{} is still open: it is archived once its server has closed it", log.display());
     }
+
+    fn removed(&mut self, log: &Path) {
+        if !self.global.quiet && !self.command.json {
+            screen::write_line(text::removed_line(log));
+        }
+    }
 }
 
 impl ArchiveReport<'_> {

@@ -102,6 +102,12 @@ impl ArchiverObserver for FollowedLogObserver {
     }
 
     fn left_open(&mut self, _: &Path) {}
+
+    fn removed(&mut self, log: &Path) {
+        if !self.global.quiet {
+            screen::write_line(text::removed_line(log));
+        }
+    }
 }
 
 impl FollowedLogArchiver {

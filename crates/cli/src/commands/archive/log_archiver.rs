@@ -95,6 +95,9 @@ pub(super) trait ArchiverObserver: Send {
 
     /// Takes a log that its server has not closed yet.
     fn left_open(&mut self, log: &Path);
+
+    /// Takes an archived log that was deleted from its directory.
+    fn removed(&mut self, log: &Path);
 }
 
 /// Archives closed logs, each once.
@@ -386,7 +389,12 @@ impl<O: ArchiverObserver> LogArchiver<O> {
     }
 
     /// Removes an archived log, if its directory has a later log. `is_new` is set if the log was archived just now.
-    fn remove_unless_newest(&self, log: &Path, has_later: bool, is_new: bool) -> Result<(), CommandFailure> {
+    fn remove_unless_newest(
+        &mut self,
+        log: &Path,
+        has_later: bool,
+        is_new: bool,
+    ) -> Result<(), CommandFailure> {
         // A store removes its archived logs from the oldest one on: only a new one lets it remove more.
         if !is_new && is_received_store(parent_of(log)) {
             return Ok(());
@@ -402,27 +410,37 @@ impl<O: ArchiverObserver> LogArchiver<O> {
 
     /// Removes an archived log. From a store, removes all archived logs before the first one that is not archived: a
     /// store has no gaps.
-    fn remove(&self, log: &Path) -> Result<(), CommandFailure> {
-        let directory = parent_of(log);
-        if !is_received_store(directory) {
-            return fs::remove_file(log)
-                .and_then(|()| logs::sync_parent(log))
-                .with_context(|| format!("could not delete {}", log.display()))
-                .map_err(CommandFailure::Failed);
-        }
+    fn remove(&mut self, log: &Path) -> Result<(), CommandFailure> {
+        let removed = match is_received_store(parent_of(log)) {
+            true => self.remove_from_store(parent_of(log))?,
+            false => {
+                fs::remove_file(log)
+                    .and_then(|()| logs::sync_parent(log))
+                    .with_context(|| format!("could not delete {}", log.display()))
+                    .map_err(CommandFailure::Failed)?;
+                vec![log.to_owned()]
+            }
+        };
+        removed.iter().for_each(|log| self.observer.removed(log));
+        Ok(())
+    }
+
+    /// Removes the archived logs of a store before the first one that is not archived, and returns them.
+    fn remove_from_store(&self, directory: &Path) -> Result<Vec<PathBuf>, CommandFailure> {
         let archived: HashSet<_> =
             self.finished.keys().filter(|other| parent_of(other) == directory).collect();
         let names: HashSet<_> = archived.iter().filter_map(|log| log.file_name()).collect();
         let unreadable = |error: LogError| CommandFailure::Failed(add_advice(error));
         let store = Store::open(directory).map_err(unreadable)?;
-        let mut logs = store.logs().iter().filter_map(|log| log.file_name());
-        let newest = logs.clone().next_back();
-        let first_kept = logs.find(|name| !names.contains(name)).or(newest);
-        let Some(first_kept) = first_kept.and_then(|name| name.to_str()) else { return Ok(()) };
+        let logs = store.logs();
+        let is_archived = |log: &PathBuf| log.file_name().is_some_and(|name| names.contains(name));
+        let archived = logs.iter().take_while(|log| is_archived(log)).count();
+        let Some(first_kept) = logs.get(archived).or(logs.last()) else { return Ok(Vec::new()) };
+        let Some(first_kept) = first_kept.file_name().and_then(OsStr::to_str) else { return Ok(Vec::new()) };
         let encryption = LogEncryption::Plain { keyring: self.settings.keyring.clone() };
         let purged =
             StoreWriter::open(directory, encryption).and_then(|mut store| store.purge_before(first_kept, 1));
-        purged.map(drop).map_err(unreadable)
+        Ok(logs.iter().take(purged.map_err(unreadable)?).cloned().collect())
     }
 }
 

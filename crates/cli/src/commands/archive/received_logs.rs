@@ -162,6 +162,9 @@ impl ArchiverObserver for ReceivedLogObserver {
     }
 
     fn left_open(&mut self, _: &Path) {}
+
+    /// `receive` deletes logs only as `--keep` says.
+    fn removed(&mut self, _: &Path) {}
 }
 
 fn name_of(log: &Path) -> Option<String> {

@@ -97,6 +97,11 @@ pub(super) fn archived_line(log: &Path, manifest: &Manifest) -> String {
     format!("{log}: archived, {} of {} ({share}){tables}", bytes(*segment_size), bytes(*size))
 }
 
+/// Returns the line about an archived log that was deleted from its directory.
+pub(super) fn removed_line(log: &Path) -> String {
+    format!("{}: deleted", visible(&log.display().to_string()))
+}
+
 /// Returns the line about all logs of a run.
 pub(super) fn archived_sum(figures: &ArchivingFigures) -> String {
     let ArchivingFigures { bytes_from, bytes_to, present, .. } = figures;
