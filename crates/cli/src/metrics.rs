@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use clap::Args;
-use logs::{FileAccess, parent_of, replace_file, starts_as_log};
+use logs::{FileAccess, link_target, parent_of, replace_file, starts_as_log};
 use tracing::{error, info};
 
 use crate::background_thread::start_thread;
@@ -99,21 +99,6 @@ fn unusable_reason(path: &Path) -> Option<&'static str> {
         _ if !parent_of(&target).is_dir() => Some("its directory does not exist"),
         _ => None,
     }
-}
-
-/// Returns the file to which a chain of symbolic links leads, also if that file does not exist yet; for other files, the
-/// path itself. The links remain when their target is replaced.
-fn link_target(path: &Path) -> PathBuf {
-    /// As in Linux.
-    const LINKS_MAX: usize = 40;
-    let mut target = path.to_owned();
-    for _ in 0..LINKS_MAX {
-        match fs::read_link(&target) {
-            Ok(next) => target = parent_of(&target).join(next),
-            Err(_) => break,
-        }
-    }
-    target
 }
 
 /// Writes the file, and starts a thread that replaces it at each interval until the sender is dropped.

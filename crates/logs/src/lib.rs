@@ -110,8 +110,8 @@ pub use crate::log_writers::{
 pub use crate::mutex_lock::lock;
 pub use crate::newest_received_logs::NewestReceivedLogs;
 pub use crate::own_files::{
-    DirectoryLock, FileAccess, FileLock, make_directories, parent_of, private_options, replace_file,
-    sync_parent,
+    DirectoryLock, FileAccess, FileLock, link_target, make_directories, parent_of, private_options,
+    replace_file, sync_parent,
 };
 pub use crate::piece_reader::{PayloadPart, PieceReader, PieceSizes, WalkPiece, inner_events};
 pub use crate::regular_file::{open_regular, starts_as_log};

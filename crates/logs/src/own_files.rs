@@ -30,7 +30,8 @@ pub enum FileAccess {
     SameOwner,
     /// Accessible to the owner only. Synced to disk.
     OwnerOnly,
-    /// Readable by all users. Not synced, for files that are often replaced.
+    /// Readable by all users, or with the permissions of the file that it replaces. Not synced, for files that are often
+    /// replaced.
     Shared,
 }
 
@@ -51,6 +52,21 @@ pub fn replace_file(path: &Path, content: &[u8], access: FileAccess) -> io::Resu
     if access == FileAccess::Shared { Ok(()) } else { sync_parent(path) }
 }
 
+/// Returns the file to which a chain of symbolic links leads, also if that file does not exist yet; for other files, the
+/// path itself. The links remain when their target is replaced.
+pub fn link_target(path: &Path) -> PathBuf {
+    /// As in Linux.
+    const LINKS_MAX: usize = 40;
+    let mut target = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        match fs::read_link(&target) {
+            Ok(next) => target = parent_of(&target).join(next),
+            Err(_) => break,
+        }
+    }
+    target
+}
+
 fn write_unfinished(new: &Path, path: &Path, content: &[u8], access: FileAccess) -> io::Result<()> {
     let mode = if access == FileAccess::Shared { 0o666 } else { 0o640 };
     let mut file = private_options().mode(mode).write(true).truncate(true).open(new)?;
@@ -68,7 +84,11 @@ fn write_unfinished(new: &Path, path: &Path, content: &[u8], access: FileAccess)
             }
         }
         FileAccess::OwnerOnly => file.set_permissions(Permissions::from_mode(0o600))?,
-        FileAccess::Shared => {}
+        FileAccess::Shared => {
+            if let Ok(before) = fs::metadata(path) {
+                file.set_permissions(before.permissions())?;
+            }
+        }
     }
     file.write_all(content)?;
     if access == FileAccess::Shared { Ok(()) } else { file.sync_all() }

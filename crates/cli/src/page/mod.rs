@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use anyhow::{Context, anyhow};
-use logs::starts_as_log;
+use logs::{FileAccess, link_target, replace_file, starts_as_log};
 
 use crate::exit::CommandFailure;
 use crate::screen::visible;
@@ -47,13 +47,22 @@ fn check_writable(path: &Path) -> io::Result<()> {
     fs::remove_file(fs::canonicalize(path)?)
 }
 
-/// Writes a page to a file, or for `-` to standard output.
+/// Writes a page to a file, or for `-` to standard output. A file has its old content until the page is complete.
 pub(crate) fn write(page: &str, path: &Path, out: &mut impl Write) -> Result<(), CommandFailure> {
-    match path.as_os_str() == "-" {
-        true => out.write_all(page.as_bytes())?,
-        false => fs::write(path, page).with_context(|| format!("could not write {}", path.display()))?,
+    if path.as_os_str() == "-" {
+        return Ok(out.write_all(page.as_bytes())?);
     }
-    Ok(())
+    let target = link_target(path);
+    let written = match fs::metadata(&target) {
+        // A device or a pipe cannot be replaced.
+        Ok(found) if !found.is_file() => fs::write(path, page),
+        _ => match replace_file(&target, page.as_bytes(), FileAccess::Shared) {
+            // The directory may be another user's.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => fs::write(path, page),
+            written => written,
+        },
+    };
+    Ok(written.with_context(|| format!("could not write {}", path.display()))?)
 }
 
 /// Returns the live page of a relay. Unlike the other pages, it has a script, which follows the relay.
