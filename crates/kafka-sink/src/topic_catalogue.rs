@@ -23,8 +23,10 @@ use crate::topic_route::TopicRoute;
 
 /// Property of a topic: whether old records are deleted, or only those with a later record of their key.
 const CLEANUP_POLICY: &str = "cleanup.policy";
-/// Timeout of a request to create a topic.
+/// Time for the brokers to answer a request, with all attempts.
 const ADMIN_TIMEOUT: Duration = Duration::from_secs(30);
+/// Timeout of one attempt: a stop request takes effect between attempts.
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Pause before another attempt to create a topic.
 const BACKOFF: Duration = Duration::from_secs(1);
@@ -347,9 +349,9 @@ impl TopicCatalogue {
 
     /// Returns the error of the brokers; `None` if the topic exists now.
     fn try_create(&self, topic: &NewTopic<'_>) -> Result<Option<RDKafkaErrorCode>, KafkaError> {
-        let options = AdminOptions::new().operation_timeout(Some(ADMIN_TIMEOUT));
+        let options = AdminOptions::new().operation_timeout(Some(ATTEMPT_TIMEOUT));
         let admin = self.admin()?;
-        let created = block_on(admin.create_topics([topic], &options.request_timeout(Some(ADMIN_TIMEOUT))));
+        let created = block_on(admin.create_topics([topic], &options.request_timeout(Some(ATTEMPT_TIMEOUT))));
         Ok(match created?.pop() {
             Some(Ok(_)) | Some(Err((_, RDKafkaErrorCode::TopicAlreadyExists))) => None,
             Some(Err((_, code))) => Some(code),
@@ -382,8 +384,17 @@ impl TopicCatalogue {
             return Ok(None);
         }
         let admin = self.admin()?;
-        let options = AdminOptions::new().request_timeout(Some(ADMIN_TIMEOUT));
-        let described = block_on(admin.describe_configs([&ResourceSpecifier::Topic(topic)], &options));
+        let options = AdminOptions::new().request_timeout(Some(ATTEMPT_TIMEOUT));
+        let begun = Instant::now();
+        let described = loop {
+            match block_on(admin.describe_configs([&ResourceSpecifier::Topic(topic)], &options)) {
+                Err(error)
+                    if is_timeout(&error)
+                        && begun.elapsed() < ADMIN_TIMEOUT
+                        && !(self.is_stop_requested)() => {}
+                described => break described,
+            }
+        };
         match described?.pop() {
             Some(Ok(resource)) => Ok(resource.get(name).and_then(|entry| entry.value.clone())),
             Some(Err(RDKafkaErrorCode::TopicAuthorizationFailed)) | None => Ok(None),
@@ -394,6 +405,11 @@ impl TopicCatalogue {
     fn admin(&self) -> Result<AdminClient<DefaultClientContext>, KafkaError> {
         self.connection.client.create()
     }
+}
+
+fn is_timeout(error: &KafkaError) -> bool {
+    let timeouts = [RDKafkaErrorCode::OperationTimedOut, RDKafkaErrorCode::RequestTimedOut];
+    error.rdkafka_error_code().is_some_and(|code| timeouts.contains(&code))
 }
 
 /// Returns why the brokers do not create a topic. They do not name the property that they refuse.
