@@ -1,10 +1,13 @@
 //! Runs a receiver beside a command that reads the received logs.
 
+use std::fs::File;
+use std::io::Read as _;
 use std::path::Path;
 use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
-use binlog::MAGIC;
+use binlog::encryption::ENCRYPTED_HEADER_SIZE;
+use binlog::{MAGIC, MAGIC_ENCRYPTED};
 use logs::{Store, StoreWriter};
 use receive::LogReceiver;
 use servers::CancelToken;
@@ -63,6 +66,13 @@ fn wait_for_first_event<T>(directory: &Path, receiving: &ScopedJoinHandle<'_, T>
 /// Returns whether the directory has a log with an event.
 fn has_event(directory: &Path) -> bool {
     let store = Store::open(directory).ok();
-    let first = store.and_then(|store| std::fs::metadata(store.logs().first()?).ok());
-    first.is_some_and(|log| log.len() > MAGIC.len() as u64)
+    let first = store.and_then(|store| File::open(store.logs().first()?).ok());
+    first.is_some_and(|mut log| {
+        let mut magic = [0; MAGIC.len()];
+        let empty_size = match log.read_exact(&mut magic) {
+            Ok(()) if magic == MAGIC_ENCRYPTED => ENCRYPTED_HEADER_SIZE + MAGIC.len(),
+            _ => MAGIC.len(),
+        };
+        log.metadata().is_ok_and(|found| found.len() > empty_size as u64)
+    })
 }
