@@ -51,6 +51,20 @@ fn metric(address: &str, name: &str) -> Result<u64> {
     Ok(line.with_context(|| format!("{name} is not in {text}"))?.parse()?)
 }
 
+/// When a commit returns, a replica has the transaction.
+fn ensure_received(source: &TestServer, replica: &TestServer) -> Result<()> {
+    let received = replica
+        .sql("select received_transaction_set from performance_schema.replication_connection_status")?;
+    let executed = source.sql("select @@gtid_executed")?;
+    let check = format!(
+        "select gtid_subset('{}', concat('{}', ',', @@gtid_executed))",
+        one_line(&executed),
+        one_line(&received)
+    );
+    ensure!(replica.sql(&check)?.trim() == "1", "{executed} {received}");
+    Ok(())
+}
+
 #[test]
 fn sources_wait_for_replicas_of_the_relay() -> Result<()> {
     let source = semi_sync_source()?;
@@ -75,16 +89,7 @@ fn sources_wait_for_replicas_of_the_relay() -> Result<()> {
     for id in 10..30 {
         let took = commit(&source, id)?;
         ensure!(took < ACK_TIMEOUT, "a commit took {took:?}");
-        // When the commit returns, a replica has the transaction.
-        let received = replicas[0]
-            .sql("select received_transaction_set from performance_schema.replication_connection_status")?;
-        let executed = source.sql("select @@gtid_executed")?;
-        let check = format!(
-            "select gtid_subset('{}', concat('{}', ',', @@gtid_executed))",
-            one_line(&executed),
-            one_line(&received)
-        );
-        ensure!(replicas[0].sql(&check)?.trim() == "1", "{executed} {received}");
+        ensure_received(&source, &replicas[0])?;
     }
     // The event of this transaction is sent in several pieces.
     let began = Instant::now();
