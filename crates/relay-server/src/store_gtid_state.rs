@@ -29,8 +29,7 @@ impl StoredState for StoreGtidState {
             if slice.starts_transaction && slice.is_first() {
                 self.open = chunk.transaction_at(index);
             }
-            if slice.ends_transaction
-                && slice.is_last()
+            if slice.is_end_of_transaction()
                 && let Some(TransactionId::Gtid(gtid)) = self.open.take()
             {
                 self.gtids.add(gtid);

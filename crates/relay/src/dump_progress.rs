@@ -28,7 +28,7 @@ impl DumpProgress {
     pub(crate) fn end_chunk(&mut self, chunk: &FormChunk) {
         let (slices, marks) = (chunk.slices(), chunk.transactions());
         self.transactions = chunk.transactions_before(slices.len());
-        let last_end = slices.iter().rposition(|slice| slice.ends_transaction && slice.is_last());
+        let last_end = slices.iter().rposition(|slice| slice.is_end_of_transaction());
         if let Some(end) = last_end {
             let started = marks.partition_point(|mark| mark.slice <= end);
             self.committed_us = match started.checked_sub(1) {

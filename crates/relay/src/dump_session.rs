@@ -263,8 +263,7 @@ impl DumpSession {
     fn count_sent(&mut self, chunk: &FormChunk, index: usize) {
         let slice = chunk.slices()[index];
         self.is_start_sent |= slice.starts_transaction && slice.is_first();
-        if slice.ends_transaction
-            && slice.is_last()
+        if slice.is_end_of_transaction()
             && std::mem::take(&mut self.is_start_sent)
             && let Some(sent) = chunk.measured_at(index)
         {

@@ -115,6 +115,11 @@ impl EventSlice {
     pub const fn is_last(&self) -> bool {
         self.skipped + (self.end - self.start) == self.event_size
     }
+
+    /// Returns whether a transaction ends with the slice.
+    pub const fn is_end_of_transaction(&self) -> bool {
+        self.ends_transaction && self.is_last()
+    }
 }
 
 impl FormChunk {
@@ -210,7 +215,7 @@ impl FormChunk {
 
     /// Returns the number of transactions that end before this slice in the log.
     pub fn transactions_before(&self, slice: usize) -> u64 {
-        let here = self.slices[..slice].iter().filter(|slice| slice.is_last() && slice.ends_transaction);
+        let here = self.slices[..slice].iter().filter(|slice| slice.is_end_of_transaction());
         self.transactions_before + here.count() as u64
     }
 

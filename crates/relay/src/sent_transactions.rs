@@ -50,7 +50,7 @@ impl TransactionMeter {
             let bytes = &chunk.bytes()[slice.range()];
             open.add_event(slice.event_type, slice.event_size as usize - checksum, bytes);
         }
-        if slice.ends_transaction && slice.is_last() { self.open.take() } else { None }
+        if slice.is_end_of_transaction() { self.open.take() } else { None }
     }
 }
 
