@@ -41,8 +41,8 @@ pub struct LogSurvey {
     /// Tables whose rows change, as in their first table map. Omits tables that an earlier DDL statement may have
     /// changed.
     pub tables: BTreeMap<TargetTableName, LogTable>,
-    /// Reason why the log with the saved position is not the one that was applied.
-    pub another_log: Option<String>,
+    /// Reason why saved positions cannot be used: a log is not the one that was applied, or two logs have one name.
+    pub position_error: Option<String>,
     defined: DefinedDatabases,
 }
 
@@ -98,19 +98,22 @@ impl LogSurvey {
                 Ok(Some(found)) => found,
                 Ok(None) if source.is_followed() => break,
                 Ok(None) => {
-                    survey.another_log = skip.check_end().err().map(|error| error.to_string());
+                    survey.position_error = skip.check_end().err().map(|error| error.to_string());
                     break;
                 }
                 Err(_) => break,
             };
             let head = found.head();
-            if let Err(error) = skip.check_position(&head) {
-                survey.another_log = Some(error.to_string());
-                break;
-            }
+            let is_again = match skip.check_position(&head).and_then(|()| skip.is_repeated(&head)) {
+                Ok(is_again) => is_again,
+                Err(error) => {
+                    survey.position_error = Some(error.to_string());
+                    break;
+                }
+            };
             previous.get_or_insert_with(|| source.previous().clone());
             match selector.choose(&head) {
-                SelectionChoice::Take if !skip.is_applied(&head)? => {}
+                SelectionChoice::Take if !is_again && !skip.is_applied(&head)? => {}
                 SelectionChoice::Take | SelectionChoice::Leave => {
                     survey.pass_over(&head);
                     continue;

@@ -1,9 +1,12 @@
 //! The dry run of a replay, its start and stop options, and comparisons with the result.
 
+use std::fs;
+
 use anyhow::{Context, Result, ensure};
 use e2e::command::{CommandOutput, replay};
 use e2e::replays::{ends_equal, target};
-use testkit::{Launch, TestServer};
+use tempfile::TempDir;
+use testkit::{Launch, TestServer, workspace_root};
 
 fn source(options: &[&str], sql: &str) -> Result<TestServer> {
     let source = Launch::mysql().option("--server-id=1").options(options.iter().copied()).start()?;
@@ -38,6 +41,29 @@ fn changes() -> String {
     );
     sql.push_str("delete from d.t where id < 3; insert into d.m values (1, 1); update d.m set n = 2;");
     sql
+}
+
+/// Without GTIDs, a transaction is known by its log's name and its position.
+#[test]
+fn logs_of_one_name_without_gtids_are_refused_before_the_first_change() -> Result<()> {
+    let (directory, target) = (TempDir::new()?, target("--skip-log-bin")?);
+    let mut logs = Vec::new();
+    for parent in ["a", "b"] {
+        fs::create_dir(directory.path().join(parent))?;
+        logs.push(directory.path().join(parent).join("binlog.000001"));
+        fs::copy(workspace_root().join("samples/anonymous.binlog"), &logs[logs.len() - 1])?;
+    }
+    let databases = target.sql("show databases")?;
+    for (more, code) in [(&["--dry-run"][..], 1), (&[], 2)] {
+        let ran = replay(&logs, &target, more)?;
+        let text = format!("{}{}", ran.stdout, ran.stderr);
+        ensure!(
+            ran.code == Some(code) && text.contains("two of the logs are named binlog.000001"),
+            "{ran:?}"
+        );
+    }
+    ensure!(target.sql("show databases")? == databases, "something was applied");
+    Ok(())
 }
 
 #[test]

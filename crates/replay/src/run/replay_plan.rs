@@ -149,8 +149,13 @@ pub fn plan(
             planner.plan.refuse(gap.to_string());
         }
         previous.get_or_insert_with(|| source.previous().clone());
-        skip.check_position(&head)?;
-        let is_again = skip.is_repeated(&head)?;
+        let is_again = match skip.check_position(&head).and_then(|()| skip.is_repeated(&head)) {
+            Ok(is_again) => is_again,
+            Err(error) => {
+                planner.plan.refuse(error.to_string());
+                break;
+            }
+        };
         match selector.choose(&head) {
             SelectionChoice::Take if !is_again && !skip.is_applied(&head)? => {}
             SelectionChoice::Take | SelectionChoice::Leave => {

@@ -93,7 +93,7 @@ pub(super) fn check(
     if !refused.is_empty() {
         return Err(CommandFailure::NotStarted(obstacles_error(&refused)));
     }
-    match survey.another_log {
+    match survey.position_error {
         Some(reason) => Err(CommandFailure::NotStarted(anyhow!(reason))),
         None => Ok(survey.writer),
     }
