@@ -1,10 +1,13 @@
 //! Brokers of Apache Kafka: fetched once with Maven, started on free ports of this machine.
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -25,6 +28,9 @@ const BROKER_TIMEOUT: Duration = Duration::from_secs(180);
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Goal of a Maven plugin that fetches artifacts with their dependencies.
 const COPY_GOAL: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies";
+
+/// Names and contents of the files that Kafka's tool writes into a broker's directory of data.
+type PreparedFiles = Vec<(OsString, Vec<u8>)>;
 
 /// A running broker, which is also a controller. Dropping it kills the broker and removes its data.
 #[derive(Debug)]
@@ -106,7 +112,7 @@ impl KafkaBroker {
             text.push_str(&listener_properties(ports[index], secured.protocols, &broker.secured_ports));
             fs::write(broker.directory.join("server.properties"), text)?;
             fs::write(broker.directory.join("log4j2.properties"), LOG_PROPERTIES)?;
-            broker.format(secured.scram_users)?;
+            broker.format(index, secured.scram_users)?;
             brokers.push(broker);
         }
         // All brokers start before the first wait: a broker is up only once most of them run.
@@ -234,12 +240,28 @@ impl KafkaBroker {
         Ok(count)
     }
 
-    /// Prepares the directory of its data.
-    fn format(&self, scram_users: &[&str]) -> Result<()> {
+    /// Prepares the directory of its data. The prepared files depend only on the broker's number and the users, so
+    /// Kafka's tool, which takes two seconds, runs once in a process for each of them.
+    fn format(&self, index: usize, scram_users: &[&str]) -> Result<()> {
+        static FORMATTED: Mutex<BTreeMap<(usize, String), PreparedFiles>> = Mutex::new(BTreeMap::new());
+        let data = self.directory.join("data");
+        let key = (index, scram_users.join(" "));
+        let known = FORMATTED.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+        if let Some(files) = known {
+            fs::create_dir(&data)?;
+            return files.iter().try_for_each(|(name, content)| Ok(fs::write(data.join(name), content)?));
+        }
         let mut java = self.java();
         java.args(["kafka.tools.StorageTool", "format", "-t", CLUSTER_ID]);
         java.args(scram_users.iter().flat_map(|user| ["--add-scram", user]));
-        fetch::run(java.arg("-c").arg(self.directory.join("server.properties")))
+        fetch::run(java.arg("-c").arg(self.directory.join("server.properties")))?;
+        let mut files = PreparedFiles::new();
+        for entry in fs::read_dir(&data)? {
+            let entry = entry?;
+            files.push((entry.file_name(), fs::read(entry.path())?));
+        }
+        FORMATTED.lock().unwrap_or_else(PoisonError::into_inner).insert(key, files);
+        Ok(())
     }
 
     fn java(&self) -> Command {
