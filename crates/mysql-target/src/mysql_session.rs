@@ -1,6 +1,5 @@
 //! One session on a MySQL server.
 
-use binlog::server_error::UNKNOWN_ERROR;
 use std::fmt::Write as _;
 use std::ops::Range;
 use std::sync::Arc;
@@ -8,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use binlog::events::DuplicateHandling;
 use binlog::gtid::Gtid;
+use binlog::server_error::UNKNOWN_ERROR;
 use binlog::{EventFormat, Flavour};
 use replay::{
     CommitSignal, CommitSignalCause, LoadDataFile, ReplayProgress, RowEvents, SessionVariables,

@@ -1,11 +1,11 @@
 //! A MySQL or MariaDB server as a target.
 
-use binlog::server_error::SPECIFIC_ACCESS_DENIED_ERROR;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use binlog::gtid::GtidSet;
+use binlog::server_error::SPECIFIC_ACCESS_DENIED_ERROR;
 use replay::{
     AppliedState, IntentOutcome, ReplayError, ReplayProgress, ReplayTarget, StatementIntent, TargetFailure,
     TargetSession, TargetTableDefinition,

@@ -1,11 +1,11 @@
 //! Errors of receiving. The caller decides how to react.
 
-use binlog::server_error::SOURCE_FATAL_ERROR_READING_BINLOG;
 use std::io;
 use std::path::PathBuf;
 use std::str::Utf8Error;
 
 use binlog::gtid::Gtid;
+use binlog::server_error::SOURCE_FATAL_ERROR_READING_BINLOG;
 use binlog::{DecodeError, EncodeError, GtidRewriteError};
 use logs::{LogError, RunningServer};
 use servers::ConnectionError;

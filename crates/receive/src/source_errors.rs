@@ -1,8 +1,8 @@
 //! Errors of a source that cannot send the requested log.
 
-use binlog::server_error::SOURCE_FATAL_ERROR_READING_BINLOG;
 use std::fs;
 
+use binlog::server_error::SOURCE_FATAL_ERROR_READING_BINLOG;
 use logs::{LogError, RewritePositions, StoreWriter, positions_path};
 use servers::{ConnectionError, ResultRow, ServerLink};
 

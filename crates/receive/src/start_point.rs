@@ -1,10 +1,10 @@
 //! Start point of an empty store: always the beginning of a log.
 
-use binlog::server_error::SOURCE_FATAL_ERROR_READING_BINLOG;
 use std::str::FromStr;
 
 use binlog::events::MariadbGtid;
 use binlog::gtid::GtidSet;
+use binlog::server_error::SOURCE_FATAL_ERROR_READING_BINLOG;
 use wire::{ReplicaStart, WireError};
 
 /// Start point of an empty store: always the beginning of a log.

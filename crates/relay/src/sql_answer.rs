@@ -1,9 +1,9 @@
 //! Answers to the SQL statements that replicas, connectors and people send to a source.
 
-use binlog::server_error::UNKNOWN_ERROR;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use binlog::server_error::UNKNOWN_ERROR;
 use wire::ServerError;
 
 use crate::log_form::LogForm;

@@ -29,9 +29,10 @@ mod property;
 #[cfg(test)]
 mod scripts;
 
-use binlog::server_error::LOCK_WAIT_TIMEOUT;
 use std::collections::VecDeque;
 use std::time::Duration;
+
+use binlog::server_error::LOCK_WAIT_TIMEOUT;
 
 use crate::commit_order::CommitOrder;
 

@@ -1,7 +1,6 @@
 //! Reading of a channel's relay logs ahead of its applier, and queueing of searches for the pages that the applier will
 //! need.
 
-use binlog::server_error::LOCK_WAIT_TIMEOUT;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -10,6 +9,7 @@ use std::time::Duration;
 
 use binlog::events::{Query, Rows, RowsFlags, TableMap};
 use binlog::gtid::Gtid;
+use binlog::server_error::LOCK_WAIT_TIMEOUT;
 use binlog::{
     DecodeError, EVENT_SIZE_MAX, Event, EventFormat, EventRole, EventType, PayloadOpener, RawEvent,
     RowDecoder, Table, TableRegistry,

@@ -1,11 +1,11 @@
 //! Status queries on a replica.
 
-use binlog::server_error::{PARSE_ERROR, UNKNOWN_SYSTEM_VARIABLE};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use binlog::Flavour;
 use binlog::gtid::{Gtid, GtidSet};
+use binlog::server_error::{PARSE_ERROR, UNKNOWN_SYSTEM_VARIABLE};
 use servers::{GTIDS_SINCE, NamedRow, ResultRow, ServerAddress, ServerFacts, SqlConnection};
 use sql::{FilterRule, ReplicationFilter};
 

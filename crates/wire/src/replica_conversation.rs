@@ -1,9 +1,9 @@
 //! A replica's conversation with its source: a table of queries, then the log.
 
-use binlog::server_error::UNKNOWN_SYSTEM_VARIABLE;
 use std::mem;
 use std::time::Duration;
 
+use binlog::server_error::UNKNOWN_SYSTEM_VARIABLE;
 use binlog::{ChecksumAlgorithm, Flavour};
 
 use crate::client_command::{BinlogDump, BinlogDumpGtid, ClientCommand, DumpFlags, RegisterReplica};

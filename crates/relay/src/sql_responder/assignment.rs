@@ -1,9 +1,9 @@
 //! `SET`: variables of the session.
 
-use binlog::server_error::UNKNOWN_ERROR;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use binlog::server_error::UNKNOWN_ERROR;
 use binlog::{Charset, Collation, Flavour, ServerVersion, ZstdLevel};
 use sql::{SqlWord, SqlWords};
 use wire::ServerError;

@@ -4,12 +4,12 @@ mod status_text;
 mod warm_metrics;
 mod warm_progress_monitor;
 
-use binlog::server_error::SPECIFIC_ACCESS_DENIED_ERROR;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::anyhow;
+use binlog::server_error::SPECIFIC_ACCESS_DENIED_ERROR;
 use clap::Args;
 use servers::{ConnectionOptions, PasswordSource, ServerAddress};
 use warm::{FixedPace, NonReplicaPolicy, SearchConnections, WarmPace, WarmSettings};
