@@ -259,7 +259,10 @@ mod tests {
         replace_file(&path, b"2", FileAccess::Private).unwrap();
         assert_eq!((fs::read(&path).unwrap(), mode()), (b"2".to_vec(), 0o600));
         replace_file(&path, b"three", FileAccess::Shared).unwrap();
-        assert_eq!((fs::read(&path).unwrap(), mode() & 0o444), (b"three".to_vec(), 0o444));
+        assert_eq!((fs::read(&path).unwrap(), mode()), (b"three".to_vec(), 0o600));
+        let page = directory.path().join("page.html");
+        replace_file(&page, b"page", FileAccess::Shared).unwrap();
+        assert_eq!(fs::metadata(&page).unwrap().permissions().mode() & 0o444, 0o444);
         // A link in place of the unfinished file could point to any file.
         let target = directory.path().join("target");
         fs::write(&target, "text").unwrap();
