@@ -198,7 +198,11 @@ fn write_copy(log: &Path, copy: &Path, end: u64, in_use: bool) -> Result<TailRep
     target.as_file().set_permissions(metadata.permissions()).map_err(at("write", copy))?;
     target.as_file().sync_all().map_err(at("write", copy))?;
     target.persist_noclobber(copy).map_err(|error| at("create", copy)(error.error))?;
-    sync_parent(copy).map_err(at("sync the directory entry of", copy))?;
+    sync_parent(copy).map_err(|cause| {
+        // The command can then be given again.
+        let _ = fs::remove_file(copy);
+        at("sync the directory entry of", copy)(cause)
+    })?;
     Ok(TailRepair {
         bytes_kept: kept,
         bytes_cut: metadata.len().saturating_sub(kept),
