@@ -27,6 +27,9 @@ const CLEANUP_POLICY: &str = "cleanup.policy";
 const ADMIN_TIMEOUT: Duration = Duration::from_secs(30);
 /// Timeout of one attempt: a stop request takes effect between attempts.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Errors of an attempt without an answer.
+const TIMEOUT_CODES: [RDKafkaErrorCode; 2] =
+    [RDKafkaErrorCode::OperationTimedOut, RDKafkaErrorCode::RequestTimedOut];
 
 /// Pause before another attempt to create a topic.
 const BACKOFF: Duration = Duration::from_secs(1);
@@ -323,6 +326,7 @@ impl TopicCatalogue {
             let is_transient = match code {
                 // A broker that has just started knows no others, and not even itself.
                 RDKafkaErrorCode::InvalidReplicationFactor => begun.elapsed() < ADMIN_TIMEOUT,
+                code if TIMEOUT_CODES.contains(&code) => begun.elapsed() < ADMIN_TIMEOUT,
                 code => LOST_CODES.contains(&code),
             };
             if code == RDKafkaErrorCode::InvalidTopic
@@ -389,7 +393,7 @@ impl TopicCatalogue {
         let described = loop {
             match block_on(admin.describe_configs([&ResourceSpecifier::Topic(topic)], &options)) {
                 Err(error)
-                    if is_timeout(&error)
+                    if error.rdkafka_error_code().is_some_and(|code| TIMEOUT_CODES.contains(&code))
                         && begun.elapsed() < ADMIN_TIMEOUT
                         && !(self.is_stop_requested)() => {}
                 described => break described,
@@ -405,11 +409,6 @@ impl TopicCatalogue {
     fn admin(&self) -> Result<AdminClient<DefaultClientContext>, KafkaError> {
         self.connection.client.create()
     }
-}
-
-fn is_timeout(error: &KafkaError) -> bool {
-    let timeouts = [RDKafkaErrorCode::OperationTimedOut, RDKafkaErrorCode::RequestTimedOut];
-    error.rdkafka_error_code().is_some_and(|code| timeouts.contains(&code))
 }
 
 /// Returns why the brokers do not create a topic. They do not name the property that they refuse.
