@@ -1186,6 +1186,9 @@ fn compression_is_set_for_all_clients() {
     client.check(show, &shown("ON", "22"));
     client.check("SET GLOBAL binlog_transaction_compression = DEFAULT", "OK");
     client.check("SET GLOBAL binlog_transaction_compression_level_zstd = DEFAULT", "OK");
+    let quoted =
+        "1231 42000: Variable 'binlog_transaction_compression' can't be set to the value of 'DEFAULT'";
+    client.check("SET GLOBAL binlog_transaction_compression = 'DEFAULT'", quoted);
     client.check(show, &shown("OFF", "3"));
     client.check("BEGIN", "OK");
     client.check(

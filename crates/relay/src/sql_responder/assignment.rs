@@ -163,9 +163,13 @@ fn system_value(
     let version = ServerVersion::parse(&context.relay.server().version);
     let variable = SystemVariable::find(&reference.name, version)?;
     let name = variable.name;
-    let value = value(statement, part, context, BareWord::Text)?;
+    // A quoted 'DEFAULT' is a value, as on a server.
+    let value = match take_default(part) {
+        true => None,
+        false => Some(value(statement, part, context, BareWord::Text)?),
+    };
     if reference.scope == RequestedScope::Global {
-        return check_global(variable, &value, context);
+        return check_global(variable, value, context);
     }
     match (variable.scope, variable.writing) {
         (VariableScope::Global, _) => return Err(global_variable(name)),
@@ -176,8 +180,8 @@ fn system_value(
         return Err(in_transaction(name));
     }
     match value {
-        SqlValue::Text(word) if word == DEFAULT => Ok(AssignedValues::Default { name }),
-        value => Ok(AssignedValues::system(name, variable.converted(&value, context)?)),
+        None => Ok(AssignedValues::Default { name }),
+        Some(value) => Ok(AssignedValues::system(name, variable.converted(&value, context)?)),
     }
 }
 
@@ -258,9 +262,10 @@ fn set_stored_compression(
 }
 
 /// Checks an assignment to a global variable that is an option of the relay. Only its present value is accepted.
+/// `None` is the default.
 fn check_global(
     variable: &'static SystemVariable,
-    value: &SqlValue,
+    value: Option<SqlValue>,
     context: &VariableContext<'_>,
 ) -> Result<AssignedValues, ServerError> {
     if !context.session.role.may(AccountRight::EndConnections) {
@@ -269,10 +274,8 @@ fn check_global(
     if variable.scope == VariableScope::Session {
         return Err(session_variable(variable.name));
     }
-    let value = match value {
-        SqlValue::Text(word) if word == DEFAULT => global_default(variable.name).unwrap_or(value.clone()),
-        value => value.clone(),
-    };
+    let value =
+        value.or_else(|| global_default(variable.name)).unwrap_or_else(|| SqlValue::Text(DEFAULT.to_owned()));
     let value = variable.converted(&value, context)?;
     let present = variable.value(RequestedScope::Global, context)?.to_sql();
     let name = variable.name;
@@ -342,13 +345,22 @@ fn value(
         && word.is_at_end()
     {
         *part = word;
-        let is_default = text.eq_ignore_ascii_case(DEFAULT);
-        return Ok(SqlValue::Text(if is_default { DEFAULT.to_owned() } else { text }));
+        return Ok(SqlValue::Text(text));
     }
     while !part.is_at_end() {
         part.skip();
     }
     statement.evaluate(expression, context)
+}
+
+/// Takes `= DEFAULT` at the end of an assignment. Returns whether it was there.
+fn take_default(part: &mut SqlWords) -> bool {
+    let mut rest = part.clone();
+    let is_default = take_assignment(&mut rest) && rest.take(DEFAULT) && rest.is_at_end();
+    if is_default {
+        *part = rest;
+    }
+    is_default
 }
 
 fn names(statement: &SqlStatement<'_>, part: &mut SqlWords) -> Result<AssignedValues, ServerError> {
