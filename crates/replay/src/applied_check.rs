@@ -9,6 +9,18 @@ use crate::replay_log::STDIN;
 use crate::replay_progress::AppliedState;
 use crate::source_position::SourcePosition;
 use crate::source_transaction::TransactionHead;
+use crate::transaction_selection::{SelectionChoice, TransactionSelector};
+
+/// Whether a replay applies a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReplayDecision {
+    Apply,
+    /// The target has the transaction, or an overlapping log had it before.
+    AlreadyApplied,
+    NotSelected,
+    /// This transaction and all later ones are after the stop.
+    Stop,
+}
 
 /// Check for transactions that the target already has.
 #[derive(Debug)]
@@ -78,9 +90,29 @@ impl AppliedCheck {
         self.passed.add_all(missing);
     }
 
+    /// Decides whether the replay applies this transaction. Must be called once for each transaction, in order.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the saved position is not in these logs, or the transaction's own position is ambiguous.
+    pub(crate) fn decide(
+        &mut self,
+        head: &TransactionHead,
+        selector: &mut TransactionSelector,
+    ) -> Result<ReplayDecision, ReplayError> {
+        self.check_position(head)?;
+        let is_repeated = self.is_repeated(head)?;
+        Ok(match selector.choose(head) {
+            SelectionChoice::Take if is_repeated || self.is_applied(head)? => ReplayDecision::AlreadyApplied,
+            SelectionChoice::Take => ReplayDecision::Apply,
+            SelectionChoice::Leave => ReplayDecision::NotSelected,
+            SelectionChoice::Stop => ReplayDecision::Stop,
+        })
+    }
+
     /// Checks that the saved position is between two transactions of its log. If it is not, the last replay read
-    /// another log of the same name. Must be called once for each transaction.
-    pub(crate) fn check_position(&mut self, head: &TransactionHead) -> Result<(), ReplayError> {
+    /// another log of the same name.
+    fn check_position(&mut self, head: &TransactionHead) -> Result<(), ReplayError> {
         let Some(saved) = &self.applied.progress.position else { return Ok(()) };
         let origin = &head.origin;
         self.last_log = origin.log_number;
@@ -123,8 +155,8 @@ impl AppliedCheck {
         self.seen.add_all(gtids);
     }
 
-    /// Returns whether an overlapping log had this transaction before. Must be called once for each transaction.
-    pub(crate) fn is_repeated(&mut self, head: &TransactionHead) -> Result<bool, ReplayError> {
+    /// Returns whether an overlapping log had this transaction before.
+    fn is_repeated(&mut self, head: &TransactionHead) -> Result<bool, ReplayError> {
         let name = &*head.origin.log_name;
         match head.gtid() {
             Some(gtid) => Ok(!self.seen.add(gtid)),
@@ -137,7 +169,7 @@ impl AppliedCheck {
     }
 
     /// Returns whether the target has this transaction.
-    pub(crate) fn is_applied(&self, head: &TransactionHead) -> Result<bool, ReplayError> {
+    fn is_applied(&self, head: &TransactionHead) -> Result<bool, ReplayError> {
         let progress = &self.applied.progress;
         if let Some(gtid) = head.gtid() {
             return Ok(progress.gtids.contains(gtid) || self.applied.executed.contains(gtid));

@@ -7,7 +7,7 @@ use binlog::gtid::GtidSet;
 use binlog::{ColumnType, Event, Flavour, Table};
 use sql::ReplicationFilter;
 
-use crate::applied_check::AppliedCheck;
+use crate::applied_check::{AppliedCheck, ReplayDecision};
 use crate::apply_plan::{ApplyPlan, ApplyStep, SourceStatement, TransactionShape};
 use crate::replay_error::ReplayError;
 use crate::replay_progress::AppliedState;
@@ -16,7 +16,7 @@ use crate::row_reader::HiddenColumns;
 use crate::source_transaction::TransactionHead;
 use crate::target_table_definition::TargetTableName;
 use crate::transaction_filter::TransactionFilter;
-use crate::transaction_selection::{SelectionChoice, TransactionSelection, TransactionSelector};
+use crate::transaction_selection::{TransactionSelection, TransactionSelector};
 use crate::transaction_source::TransactionSource;
 
 /// Requirements of the surveyed part of logs on a target.
@@ -104,21 +104,21 @@ impl LogSurvey {
                 Err(_) => break,
             };
             let head = found.head();
-            let is_again = match skip.check_position(&head).and_then(|()| skip.is_repeated(&head)) {
-                Ok(is_again) => is_again,
+            let decision = match skip.decide(&head, &mut selector) {
+                Ok(decision) => decision,
                 Err(error) => {
                     survey.position_error = Some(error.to_string());
                     break;
                 }
             };
             previous.get_or_insert_with(|| source.previous().clone());
-            match selector.choose(&head) {
-                SelectionChoice::Take if !is_again && !skip.is_applied(&head)? => {}
-                SelectionChoice::Take | SelectionChoice::Leave => {
+            match decision {
+                ReplayDecision::Apply => {}
+                ReplayDecision::AlreadyApplied | ReplayDecision::NotSelected => {
                     survey.pass_over(&head);
                     continue;
                 }
-                SelectionChoice::Stop => break,
+                ReplayDecision::Stop => break,
             }
             let Ok(plan) = found.plan(&mut opener, source.held_max()) else { break };
             taken += plan.size();

@@ -10,7 +10,7 @@ use binlog::Flavour;
 use binlog::gtid::GtidSet;
 use logs::lock;
 
-use crate::applied_check::AppliedCheck;
+use crate::applied_check::{AppliedCheck, ReplayDecision};
 use crate::apply_plan::{ApplyPlan, ApplyStep, SourceStatement, TransactionShape};
 use crate::commit_order::CommitOrder;
 use crate::log_survey::LogSurvey;
@@ -29,7 +29,7 @@ use crate::source_transaction::TransactionHead;
 use crate::table_definitions::TableDefinitions;
 use crate::target_table_definition::{TargetTableDefinition, TargetTableName};
 use crate::transaction_filter::TransactionFilter;
-use crate::transaction_selection::{LateTransactions, SelectionChoice, TransactionSelector};
+use crate::transaction_selection::{LateTransactions, TransactionSelector};
 use crate::transaction_source::{SizedTransaction, TransactionSource};
 
 /// Forecast of a replay.
@@ -149,21 +149,21 @@ pub fn plan(
             planner.plan.refuse(gap.to_string());
         }
         previous.get_or_insert_with(|| source.previous().clone());
-        let is_again = match skip.check_position(&head).and_then(|()| skip.is_repeated(&head)) {
-            Ok(is_again) => is_again,
+        let decision = match skip.decide(&head, &mut selector) {
+            Ok(decision) => decision,
             Err(error) => {
                 planner.plan.refuse(error.to_string());
                 break;
             }
         };
-        match selector.choose(&head) {
-            SelectionChoice::Take if !is_again && !skip.is_applied(&head)? => {}
-            SelectionChoice::Take | SelectionChoice::Leave => {
+        match decision {
+            ReplayDecision::Apply => {}
+            ReplayDecision::AlreadyApplied | ReplayDecision::NotSelected => {
                 planner.plan.skipped += 1;
                 planner.plan.survey.pass_over(&head);
                 continue;
             }
-            SelectionChoice::Stop => {
+            ReplayDecision::Stop => {
                 planner.reach_stop(&selector, source, seen);
                 break;
             }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use binlog::PayloadOpener;
 use sql::{ReplicationFilter, UnmatchedRules};
 
-use crate::applied_check::AppliedCheck;
+use crate::applied_check::{AppliedCheck, ReplayDecision};
 use crate::apply_plan::ApplyPlan;
 use crate::lost_temporary_tables::LostTemporaryTables;
 use crate::replay_error::ReplayError;
@@ -16,7 +16,7 @@ use crate::run::group_queue::GroupQueue;
 use crate::run::transaction_batch::{ReadProgress, TransactionBatch};
 use crate::source_transaction::TransactionHead;
 use crate::transaction_filter::TransactionFilter;
-use crate::transaction_selection::{LateTransactions, SelectionChoice, TransactionSelector};
+use crate::transaction_selection::{LateTransactions, TransactionSelector};
 use crate::transaction_source::{LeftOutLogs, SizedTransaction, TransactionSource};
 
 /// Maximum batches between reader and group builder. Bounds memory, with the size of a batch.
@@ -148,16 +148,14 @@ pub(super) fn fill_batch(
         if rules.gap == GapPolicy::Refuse {
             rules.skip.check_gap(&head, source.previous())?;
         }
-        rules.skip.check_position(&head)?;
-        let is_again = rules.skip.is_repeated(&head)?;
-        match rules.selector.choose(&head) {
-            SelectionChoice::Take if !is_again && !rules.skip.is_applied(&head)? => {}
-            choice @ (SelectionChoice::Take | SelectionChoice::Leave) => {
-                if choice == SelectionChoice::Take {
+        match rules.skip.decide(&head, &mut rules.selector)? {
+            ReplayDecision::Apply => {}
+            decision @ (ReplayDecision::AlreadyApplied | ReplayDecision::NotSelected) => {
+                if decision == ReplayDecision::AlreadyApplied {
                     rules.unmatched = UnmatchedRules::default();
-                }
-                if let (SelectionChoice::Take, SizedTransaction::Held(transaction)) = (choice, &found) {
-                    rules.lost_tables.skip(transaction);
+                    if let SizedTransaction::Held(transaction) = &found {
+                        rules.lost_tables.skip(transaction);
+                    }
                 }
                 batch.so_far.skipped += 1;
                 if source.bytes_read() >= end {
@@ -165,7 +163,7 @@ pub(super) fn fill_batch(
                 }
                 continue;
             }
-            SelectionChoice::Stop => {
+            ReplayDecision::Stop => {
                 rules.selector.finish()?;
                 batch.so_far.first_after_stop = Some(head);
                 return Ok(rules.selector.stop_time().map_or(SourceState::End, SourceState::AfterStop));
