@@ -111,13 +111,7 @@ pub fn plan(
     options: &ReplayOptions,
     seen: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<ReplayPlan, ReplayError> {
-    let DryRunTarget { applied, tables, draft, role } = target;
-    let target = PlanTarget {
-        tables: tables.map(Mutex::new),
-        draft: draft.map(Mutex::new),
-        role,
-        unknown: Mutex::default(),
-    };
+    let (applied, target) = PlanTarget::new(target);
     source.leave_out_logs(&options.selection, &applied)?;
     let mut selector = TransactionSelector::new(&options.selection, source.log_names())?;
     let (mut skip, mut previous) = (AppliedCheck::new(applied.clone(), source.log_names()), None);
@@ -411,7 +405,14 @@ struct PlanTarget<'t> {
     unknown: Mutex<BTreeSet<TargetTableName>>,
 }
 
-impl PlanTarget<'_> {
+impl<'t> PlanTarget<'t> {
+    /// Returns the transactions that the target has, and the target.
+    fn new(target: DryRunTarget<'t>) -> (AppliedState, Self) {
+        let DryRunTarget { applied, tables, draft, role } = target;
+        let (tables, draft) = (tables.map(Mutex::new), draft.map(Mutex::new));
+        (applied, Self { tables, draft, role, unknown: Mutex::default() })
+    }
+
     fn define(&self, statement: &SourceStatement) -> Result<(), TargetFailure> {
         let Some(draft) = &self.draft else { return Ok(()) };
         lock(draft).define(statement)
